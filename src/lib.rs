@@ -1,0 +1,1 @@
+//! plasm-mcp: a horizontally scaled, hosted MCP gateway. `docs/architecture.md` is the map of the rooms.

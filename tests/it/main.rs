@@ -1,0 +1,1 @@
+//! What crosses rooms, tested against real parts.
