@@ -1,1 +1,3 @@
 //! plasm-mcp: a horizontally scaled, hosted MCP gateway. `docs/architecture.md` is the map of the rooms.
+
+pub mod wire;

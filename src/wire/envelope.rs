@@ -1,0 +1,293 @@
+//! The JSON-RPC envelope: one text in, one message out, with params and results as they came.
+//!
+//! Clients' envelopes are strict, for two readers of one message must not see two messages: keys given twice and
+//! case variants of the keys we read are refused. Upstreams' envelopes are read by their first spelling.
+
+use super::json::{self, JsonError, Member};
+use super::params::Params;
+use super::{Id, Method, Raw, Span, code};
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// One JSON-RPC message.
+#[derive(Debug, Clone)]
+pub enum Message {
+    Request(Request),
+    Notification(Notification),
+    Response(Response),
+}
+
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub id: Id,
+    pub method: Method,
+    pub params: Params,
+}
+
+#[derive(Debug, Clone)]
+pub struct Notification {
+    pub method: Method,
+    pub params: Params,
+}
+
+/// An answer. Without an id it belongs to no request: the peer could not read ours.
+#[derive(Debug, Clone)]
+pub struct Response {
+    pub id: Option<Id>,
+    pub outcome: Result<Raw, Raw>,
+}
+
+/// Why a text is no message, with the id to answer under where one could be read.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{why}")]
+pub struct Refused {
+    pub id: Option<Id>,
+    pub code: i32,
+    pub why: String,
+}
+
+/// What a client's body holds: one message, or a batch of them (2025-03-26 only).
+#[derive(Debug)]
+pub enum Body {
+    One(Message),
+    Batch(Vec<Result<Message, Refused>>),
+}
+
+const KEYS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+
+/// Reads a client's body strictly. Errors: `-32700` for what is not JSON, `-32600` for what is no message.
+pub fn read_body(text: Bytes, depth: u16) -> Result<Body, Refused> {
+    let span = json::check(&text, depth).map_err(|e| refuse(None, e))?;
+    if text[span.start as usize] != b'[' {
+        return message(&text, span, Rule::Strict).map(Body::One);
+    }
+    let members = json::elements(&text, span.start).unwrap_or_default();
+    if members.is_empty() {
+        return Err(invalid(None, "an empty batch"));
+    }
+    Ok(Body::Batch(members.into_iter().map(|span| message(&text, span, Rule::Strict)).collect()))
+}
+
+/// Reads one message of a client strictly; a batch is refused.
+pub fn read(text: Bytes, depth: u16) -> Result<Message, Refused> {
+    let span = json::check(&text, depth).map_err(|e| refuse(None, e))?;
+    message(&text, span, Rule::Strict)
+}
+
+/// Reads one message of an upstream. Errors as [`read`]: the upstream answered garbage.
+pub fn read_upstream(text: Bytes, depth: u16) -> Result<Message, Refused> {
+    let span = json::check(&text, depth).map_err(|e| refuse(None, e))?;
+    message(&text, span, Rule::Lax)
+}
+
+/// Whose text it is, and so how much it is trusted to mean one thing.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Rule {
+    Strict,
+    Lax,
+}
+
+impl Rule {
+    pub(super) fn members<'a>(self, text: &'a [u8], at: u32) -> Result<Vec<Member<'a>>, JsonError> {
+        match self {
+            Rule::Strict => json::members(text, at),
+            Rule::Lax => json::lax_members(text, at),
+        }
+    }
+
+    /// A key that differs by case alone from one we read would be another key to us and the same to a lax reader.
+    pub(super) fn variant<'k>(self, members: &[Member<'_>], keys: &[&'k str]) -> Option<&'k str> {
+        if self == Rule::Lax {
+            return None;
+        }
+        keys.iter().copied().find(|key| members.iter().any(|m| m.is_case_variant_of(key)))
+    }
+}
+
+fn message(text: &Bytes, span: Span, rule: Rule) -> Result<Message, Refused> {
+    let members = rule.members(text, span.start).map_err(|e| refuse(None, e))?;
+    let find = |key: &str| members.iter().find(|m| m.is(key)).map(|m| m.value.clone());
+    let id_span = find("id");
+    let id = id_span.as_ref().and_then(|span| Id::read(text, span));
+    if let Some(key) = rule.variant(&members, &KEYS) {
+        return Err(invalid(id, format!("a key that differs from \"{key}\" by case")));
+    }
+    let version = find("jsonrpc").and_then(|span| json::string(text, &span).map(|v| v == "2.0"));
+    if version != Some(true) && rule == Rule::Strict {
+        return Err(invalid(id, "\"jsonrpc\" must be \"2.0\""));
+    }
+    let Some(method) = find("method") else {
+        return response(text, find("result"), find("error"), id_span.as_ref(), id);
+    };
+    let Some(method) = json::string(text, &method).map(|name| Method::parse(&name)) else {
+        return Err(invalid(id, "\"method\" must be a string"));
+    };
+    if find("result").is_some() || find("error").is_some() {
+        return Err(invalid(id, "a request has no \"result\" and no \"error\""));
+    }
+    let params = match find("params") {
+        Some(span) if text[span.start as usize] == b'{' => {
+            Params::at(text, &span, rule).map_err(|why| invalid(id.clone(), why))?
+        }
+        Some(_) => return Err(invalid(id, "\"params\" must be an object")),
+        None => Params::none(),
+    };
+    match (id_span, id) {
+        (None, _) => Ok(Message::Notification(Notification { method, params })),
+        (Some(_), Some(id)) => Ok(Message::Request(Request { id, method, params })),
+        (Some(_), None) => Err(invalid(None, "\"id\" must be a string or an integer")),
+    }
+}
+
+fn response(
+    text: &Bytes,
+    result: Option<Span>,
+    error: Option<Span>,
+    id_span: Option<&Span>,
+    id: Option<Id>,
+) -> Result<Message, Refused> {
+    let null = id_span.is_none_or(|span| &text[span.start as usize..span.end as usize] == b"null");
+    if id.is_none() && !null {
+        return Err(invalid(None, "\"id\" must be a string or an integer"));
+    }
+    let part = |span: Span| Raw::trusted(text.slice(span.start as usize..span.end as usize));
+    let outcome = match (result, error) {
+        (Some(result), None) => Ok(part(result)),
+        (None, Some(error)) => Err(part(error)),
+        (None, None) => return Err(invalid(id, "neither \"method\" nor \"result\" nor \"error\"")),
+        (Some(_), Some(_)) => return Err(invalid(id, "both \"result\" and \"error\"")),
+    };
+    let object = match &outcome {
+        Ok(part) | Err(part) => part.text().first() == Some(&b'{'),
+    };
+    if !object {
+        return Err(invalid(id, "\"result\" and \"error\" must be objects"));
+    }
+    Ok(Message::Response(Response { id, outcome }))
+}
+
+fn refuse(id: Option<Id>, error: JsonError) -> Refused {
+    let code = match error {
+        JsonError::Duplicate(_) | JsonError::NotObject(_) => code::INVALID_REQUEST,
+        _ => code::PARSE,
+    };
+    Refused { id, code, why: error.to_string() }
+}
+
+fn invalid(id: Option<Id>, why: impl Into<String>) -> Refused {
+    Refused { id, code: code::INVALID_REQUEST, why: why.into() }
+}
+
+/// Writes a request; `id` and `params` go out as they are.
+pub fn write_request(id: &Id, method: &Method, params: &Raw) -> Bytes {
+    let method = json::quote(method.as_str());
+    let mut out = BytesMut::with_capacity(48 + id.token().len() + method.len() + params.len());
+    out.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.put_slice(id.token());
+    out.put_slice(b",\"method\":");
+    out.put_slice(method.as_bytes());
+    out.put_slice(b",\"params\":");
+    params.write(&mut out);
+    out.put_u8(b'}');
+    out.freeze()
+}
+
+/// Writes a notification.
+pub fn write_notification(method: &Method, params: &Raw) -> Bytes {
+    let method = json::quote(method.as_str());
+    let mut out = BytesMut::with_capacity(40 + method.len() + params.len());
+    out.put_slice(b"{\"jsonrpc\":\"2.0\",\"method\":");
+    out.put_slice(method.as_bytes());
+    out.put_slice(b",\"params\":");
+    params.write(&mut out);
+    out.put_u8(b'}');
+    out.freeze()
+}
+
+/// Writes an answer; without an id only an error can be written (`"id"` is left out, 2026-07-28 *Error Responses*).
+pub fn write_response(id: Option<&Id>, outcome: Result<&Raw, &Raw>) -> Bytes {
+    let (key, value): (&[u8], _) = match outcome {
+        Ok(result) => (b",\"result\":", result),
+        Err(error) => (b",\"error\":", error),
+    };
+    let mut out = BytesMut::with_capacity(48 + id.map_or(0, |id| id.token().len()) + value.len());
+    out.put_slice(b"{\"jsonrpc\":\"2.0\"");
+    if let Some(id) = id {
+        out.put_slice(b",\"id\":");
+        out.put_slice(id.token());
+    }
+    out.put_slice(key);
+    value.write(&mut out);
+    out.put_u8(b'}');
+    out.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code_of(text: &str) -> i32 {
+        read(Bytes::copy_from_slice(text.as_bytes()), 128).map(|_| 0).unwrap_or_else(|r| r.code)
+    }
+
+    #[test]
+    fn each_kind_of_message_is_told_apart_and_bad_ones_get_their_code() {
+        let table = [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, 0),
+            (r#" {"method":"x","params":{},"id":"a","jsonrpc":"2.0"} "#, 0),
+            (r#"{"jsonrpc":"2.0","method":"notifications/x"}"#, 0),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, 0),
+            (r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}"#, 0),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, code::INVALID_REQUEST),
+            (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, code::INVALID_REQUEST),
+            (r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, code::INVALID_REQUEST),
+            (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, code::INVALID_REQUEST),
+            (r#"{"id":1,"method":"ping"}"#, code::INVALID_REQUEST),
+            (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, code::INVALID_REQUEST),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#, code::INVALID_REQUEST),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#, code::INVALID_REQUEST),
+            (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, code::INVALID_REQUEST),
+            (r#"{"jsonrpc":"2.0","id":1,"i\u0064":2,"method":"ping"}"#, code::INVALID_REQUEST),
+            (r#"{"jsonrpc":"2.0","id":1,"Method":"x","method":"ping"}"#, code::INVALID_REQUEST),
+            (r#"{"jsonrpc":"2.0","id":1}"#, code::INVALID_REQUEST),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"p","params":{"name":"a","name":"b"}}"#,
+                code::INVALID_REQUEST,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"p","params":{"Name":"a","name":"b"}}"#,
+                code::INVALID_REQUEST,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"p","params":{"_meta":{"x":1,"x":2}}}"#,
+                code::INVALID_REQUEST,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"p","params":{"arguments":{"x":1,"x":2}}}"#,
+                code::INVALID_REQUEST,
+            ),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"p","params":{"arguments":{"x":1,"X":2}}}"#, 0),
+            ("[]", code::INVALID_REQUEST),
+            ("7", code::INVALID_REQUEST),
+            ("{", code::PARSE),
+            ("", code::PARSE),
+        ];
+        for (text, want) in table {
+            assert_eq!(code_of(text), want, "{text}");
+        }
+        assert_eq!(read(Bytes::from_static(b"{\"a\":\"\xff\"}"), 128).unwrap_err().code, code::PARSE);
+    }
+
+    #[test]
+    fn what_is_written_reads_back_byte_for_byte() {
+        let text = r#"{"jsonrpc":"2.0","id":9007199254740993,"method":"tools/call","params":{"name":"a","arguments":{"z":1.0}}}"#;
+        let Ok(Message::Request(r)) = read(Bytes::from_static(text.as_bytes()), 128) else { panic!() };
+        assert_eq!(write_request(&r.id, &r.method, &r.params.raw), text);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_the_reader_panic(text: Vec<u8>) {
+            let _ = read_body(Bytes::from(text), 128);
+        }
+    }
+}

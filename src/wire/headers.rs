@@ -1,0 +1,150 @@
+//! The HTTP headers of MCP and how values travel in them (2026-07-28 transports, *Request Metadata*).
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use std::borrow::Cow;
+
+pub const PROTOCOL_VERSION: &str = "mcp-protocol-version";
+pub const METHOD: &str = "mcp-method";
+pub const NAME: &str = "mcp-name";
+pub const SESSION_ID: &str = "mcp-session-id";
+pub const PARAM_PREFIX: &str = "mcp-param-";
+pub const LAST_EVENT_ID: &str = "last-event-id";
+
+const OPEN: &str = "=?base64?";
+const CLOSE: &str = "?=";
+
+/// `text` as a header value: itself where it is plain ASCII that no reader would alter, else in the base64 form.
+pub fn encode(text: &str) -> Cow<'_, str> {
+    let plain = text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t'))
+        && !text.starts_with([' ', '\t'])
+        && !text.ends_with([' ', '\t'])
+        && !(text.starts_with(OPEN) && text.ends_with(CLOSE));
+    if plain { Cow::Borrowed(text) } else { Cow::Owned(format!("{OPEN}{}{CLOSE}", STANDARD.encode(text))) }
+}
+
+/// The text that a header value stands for; `None` for characters no header may hold, and for a broken base64 form.
+pub fn decode(value: &[u8]) -> Option<Cow<'_, str>> {
+    let text = std::str::from_utf8(value).ok()?;
+    if !text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t')) {
+        return None;
+    }
+    match text.strip_prefix(OPEN).and_then(|t| t.strip_suffix(CLOSE)) {
+        Some(coded) => String::from_utf8(STANDARD.decode(coded).ok()?).ok().map(Cow::Owned),
+        None => Some(Cow::Borrowed(text)),
+    }
+}
+
+/// Why a header that may come once could not be read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    #[error("given with differing values")]
+    Differing,
+    #[error("not a valid header value")]
+    Malformed,
+}
+
+/// The one value of a header: equal repeated values fold, also where a proxy or a client joined them by commas
+/// (`2025-11-25, 2025-11-25`). Not for values in which a comma may stand.
+pub fn folded<'a>(map: &'a http::HeaderMap, name: &str) -> Result<Option<&'a str>, HeaderError> {
+    let mut found = None;
+    for value in map.get_all(name) {
+        let value = value.to_str().map_err(|_| HeaderError::Malformed)?;
+        for part in value.split(',').map(str::trim) {
+            if found.is_some_and(|f| f != part) {
+                return Err(HeaderError::Differing);
+            }
+            found = Some(part);
+        }
+    }
+    Ok(found)
+}
+
+/// The one decoded value of a header in which a comma may stand; equal repeated headers fold.
+pub fn decoded<'a>(map: &'a http::HeaderMap, name: &str) -> Result<Option<Cow<'a, str>>, HeaderError> {
+    let mut found: Option<Cow<'a, str>> = None;
+    for value in map.get_all(name) {
+        let value = decode(value.as_bytes()).ok_or(HeaderError::Malformed)?;
+        if found.as_ref().is_some_and(|f| *f != value) {
+            return Err(HeaderError::Differing);
+        }
+        found = Some(value);
+    }
+    Ok(found)
+}
+
+/// Whether an `Accept` header admits `kind/sub`, ranges and case aside. No header admits everything (RFC 9110 12.5.1).
+pub fn accepts(map: &http::HeaderMap, kind: &str, sub: &str) -> bool {
+    let mut any = false;
+    for value in map.get_all(http::header::ACCEPT) {
+        let Ok(value) = value.to_str() else { continue };
+        for range in value.split(',') {
+            any = true;
+            let range = range.split(';').next().unwrap_or_default().trim();
+            let Some((k, s)) = range.split_once('/') else { continue };
+            if (k == "*" || k.eq_ignore_ascii_case(kind)) && (s == "*" || s.eq_ignore_ascii_case(sub)) {
+                return true;
+            }
+        }
+    }
+    !any
+}
+
+/// Whether `Content-Type` names JSON, parameters and case aside.
+pub fn is_json(map: &http::HeaderMap) -> bool {
+    map.get(http::header::CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok())
+        .and_then(|v| v.split(';').next())
+        .is_some_and(|v| v.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// Whether `Content-Type` names an event stream.
+pub fn is_event_stream(map: &http::HeaderMap) -> bool {
+    map.get(http::header::CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok())
+        .and_then(|v| v.split(';').next())
+        .is_some_and(|v| v.trim().eq_ignore_ascii_case("text/event-stream"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_survive_the_header_form_as_the_specification_writes_it() {
+        let table = [
+            ("us-west1", "us-west1"),
+            ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+            (" padded ", "=?base64?IHBhZGRlZCA=?="),
+            ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
+            ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+        ];
+        for (text, header) in table {
+            assert_eq!(encode(text), header);
+            assert_eq!(decode(header.as_bytes()).unwrap(), text);
+        }
+        assert_eq!(decode(b"=?base64?***?="), None);
+        assert_eq!(decode("é".as_bytes()), None);
+    }
+
+    #[test]
+    fn equal_repeated_values_fold_and_differing_ones_do_not() {
+        let mut map = http::HeaderMap::new();
+        map.append(PROTOCOL_VERSION, "2025-11-25, 2025-11-25".parse().unwrap());
+        map.append(PROTOCOL_VERSION, "2025-11-25".parse().unwrap());
+        assert_eq!(folded(&map, PROTOCOL_VERSION), Ok(Some("2025-11-25")));
+        map.append(PROTOCOL_VERSION, "2025-06-18".parse().unwrap());
+        assert_eq!(folded(&map, PROTOCOL_VERSION), Err(HeaderError::Differing));
+        assert_eq!(folded(&map, METHOD), Ok(None));
+    }
+
+    #[test]
+    fn accept_is_read_without_case_and_with_ranges() {
+        let with = |v: &'static str| http::HeaderMap::from_iter([(http::header::ACCEPT, v.parse().unwrap())]);
+        assert!(accepts(&with("Application/JSON;q=0.9, Text/Event-Stream"), "text", "event-stream"));
+        assert!(accepts(&with("*/*"), "application", "json"));
+        assert!(accepts(&with("text/*"), "text", "event-stream"));
+        assert!(!accepts(&with("text/html"), "application", "json"));
+        assert!(accepts(&http::HeaderMap::new(), "application", "json"));
+    }
+}

@@ -1,0 +1,64 @@
+//! A JSON-RPC id, kept byte for byte: `0`, `"1"` and a 60-bit integer come back as they came.
+
+use super::{Span, json};
+use bytes::Bytes;
+use std::fmt;
+
+/// A request's id as it stands in the message: an integer or a string (MCP, *basic: requests*). Compared by bytes.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Id(Bytes);
+
+impl Id {
+    /// The id at `span`, or `None` where MCP does not allow it: `null`, fractions, exponents, objects, arrays, booleans.
+    pub fn read(text: &Bytes, span: &Span) -> Option<Id> {
+        let token = &text[span.start as usize..span.end as usize];
+        let whole = match token.first()? {
+            b'"' => true,
+            b'-' | b'0'..=b'9' => !token.iter().any(|b| matches!(b, b'.' | b'e' | b'E')),
+            _ => false,
+        };
+        whole.then(|| Id(text.slice(span.start as usize..span.end as usize)))
+    }
+
+    /// An id of ours: a string token.
+    pub fn of_str(id: &str) -> Id {
+        Id(Bytes::from(json::quote(id)))
+    }
+
+    pub fn of_number(id: u64) -> Id {
+        Id(Bytes::from(id.to_string()))
+    }
+
+    /// The JSON token, quotes included.
+    pub fn token(&self) -> &Bytes {
+        &self.0
+    }
+
+    /// The text of a string id; `None` for integers.
+    pub fn as_str(&self) -> Option<std::borrow::Cow<'_, str>> {
+        json::string(&self.0, &(0..self.0.len() as u32))
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_and_strings_are_ids_and_nothing_else_is() {
+        let read = |t: &'static str| Id::read(&Bytes::from_static(t.as_bytes()), &(0..t.len() as u32));
+        for good in ["0", "-1", "\"\"", "\"0\"", "\"é\"", "9007199254740993", "1152921504606846977"] {
+            assert_eq!(read(good).unwrap().token(), good);
+        }
+        for bad in ["null", "1.5", "1.0", "1e2", "{}", "[]", "true"] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+        assert_ne!(read("1"), read("\"1\""));
+    }
+}

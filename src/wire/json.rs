@@ -1,0 +1,441 @@
+//! A strict JSON scanner (RFC 8259): checks a text once and tells where its members are. Builds nothing.
+
+use super::Span;
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+/// What is wrong with a text, for the `-32700` and `-32600` answers. Offsets are bytes from the text's start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum JsonError {
+    #[error("not JSON at byte {0}")]
+    Syntax(usize),
+    #[error("not UTF-8 at byte {0}")]
+    Utf8(usize),
+    #[error("nested deeper than {0} levels")]
+    Depth(u16),
+    #[error("a key is given twice at byte {0}")]
+    Duplicate(usize),
+    #[error("not an object at byte {0}")]
+    NotObject(usize),
+}
+
+/// Checks that `text` is exactly one JSON value in UTF-8, no deeper than `depth`; gives the value's span.
+pub fn check(text: &[u8], depth: u16) -> Result<Span, JsonError> {
+    std::str::from_utf8(text).map_err(|e| JsonError::Utf8(e.valid_up_to()))?;
+    let start = space(text, 0);
+    let end = value(text, start, depth, depth)?;
+    if space(text, end) != text.len() {
+        return Err(JsonError::Syntax(end));
+    }
+    Ok(start as u32..end as u32)
+}
+
+/// One member of an object: the key as it stands between its quotes, and where key and value are.
+#[derive(Debug, Clone)]
+pub struct Member<'a> {
+    key: &'a [u8],
+    /// The whole member, from the key's opening quote to the value's end.
+    pub whole: Span,
+    pub value: Span,
+}
+
+impl<'a> Member<'a> {
+    /// The key with its escapes resolved. A lone surrogate becomes U+FFFD: such a key is none of ours.
+    pub fn key(&self) -> Cow<'a, str> {
+        unescape(self.key)
+    }
+
+    /// Whether the key is `name`, in whatever spelling.
+    pub fn is(&self, name: &str) -> bool {
+        if self.key.contains(&b'\\') { self.key() == name } else { self.key == name.as_bytes() }
+    }
+
+    /// Whether the key differs from `name` by the case of its letters alone.
+    pub fn is_case_variant_of(&self, name: &str) -> bool {
+        if self.key.contains(&b'\\') {
+            let key = self.key();
+            key != name && key.eq_ignore_ascii_case(name)
+        } else {
+            self.key != name.as_bytes() && self.key.eq_ignore_ascii_case(name.as_bytes())
+        }
+    }
+}
+
+/// The members of the object that starts at `at` of an already checked text. Not an object: `NotObject`.
+/// A key given twice, whatever its spelling, is `Duplicate`: two readers must not see two messages.
+pub fn members(text: &[u8], at: u32) -> Result<Vec<Member<'_>>, JsonError> {
+    let mut found = Vec::with_capacity(8);
+    each_member(text, at as usize, |m| {
+        found.push(m);
+        Ok(())
+    })?;
+    unique(&found)?;
+    Ok(found)
+}
+
+/// As [`members`], without the look for duplicates: for the texts of upstreams, whose keys are not ours to police.
+pub fn lax_members(text: &[u8], at: u32) -> Result<Vec<Member<'_>>, JsonError> {
+    let mut found = Vec::with_capacity(8);
+    each_member(text, at as usize, |m| {
+        found.push(m);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// The elements of the array that starts at `at` of an already checked text; `None` where it is no array.
+pub fn elements(text: &[u8], at: u32) -> Option<Vec<Span>> {
+    let mut i = at as usize;
+    if text.get(i) != Some(&b'[') {
+        return None;
+    }
+    let mut found = Vec::new();
+    i = space(text, i + 1);
+    if text.get(i) == Some(&b']') {
+        return Some(found);
+    }
+    loop {
+        let end = value(text, i, u16::MAX, u16::MAX).ok()?;
+        found.push(i as u32..end as u32);
+        i = space(text, end);
+        match text.get(i) {
+            Some(b',') => i = space(text, i + 1),
+            _ => return Some(found),
+        }
+    }
+}
+
+/// The text of the JSON string at `span`, escapes resolved; `None` where the value is no string.
+pub fn string<'a>(text: &'a [u8], span: &Span) -> Option<Cow<'a, str>> {
+    let token = &text[span.start as usize..span.end as usize];
+    let inner = token.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    Some(unescape(inner))
+}
+
+/// `text` as a JSON string token, quotes included.
+pub fn quote(text: &str) -> String {
+    serde_json::to_string(text).expect("a string always has a JSON form")
+}
+
+fn unique(found: &[Member<'_>]) -> Result<(), JsonError> {
+    if found.len() <= 12 && found.iter().all(|m| !m.key.contains(&b'\\')) {
+        for (i, m) in found.iter().enumerate() {
+            if found[..i].iter().any(|n| n.key == m.key) {
+                return Err(JsonError::Duplicate(m.whole.start as usize));
+            }
+        }
+        return Ok(());
+    }
+    let mut seen = HashSet::with_capacity(found.len());
+    for m in found {
+        if !seen.insert(m.key()) {
+            return Err(JsonError::Duplicate(m.whole.start as usize));
+        }
+    }
+    Ok(())
+}
+
+fn each_member<'a>(
+    text: &'a [u8],
+    at: usize,
+    mut visit: impl FnMut(Member<'a>) -> Result<(), JsonError>,
+) -> Result<usize, JsonError> {
+    if text.get(at) != Some(&b'{') {
+        return Err(JsonError::NotObject(at));
+    }
+    let mut i = space(text, at + 1);
+    if text.get(i) == Some(&b'}') {
+        return Ok(i + 1);
+    }
+    loop {
+        let key_end = quoted(text, i)?;
+        let colon = space(text, key_end);
+        if text.get(colon) != Some(&b':') {
+            return Err(JsonError::Syntax(colon));
+        }
+        let start = space(text, colon + 1);
+        let end = value(text, start, u16::MAX, u16::MAX)?;
+        visit(Member {
+            key: &text[i + 1..key_end - 1],
+            whole: i as u32..end as u32,
+            value: start as u32..end as u32,
+        })?;
+        i = space(text, end);
+        match text.get(i) {
+            Some(b',') => i = space(text, i + 1),
+            Some(b'}') => return Ok(i + 1),
+            _ => return Err(JsonError::Syntax(i)),
+        }
+    }
+}
+
+#[inline]
+fn space(text: &[u8], mut i: usize) -> usize {
+    while let Some(b' ' | b'\n' | b'\r' | b'\t') = text.get(i) {
+        i += 1;
+    }
+    i
+}
+
+/// The end of the value at `at`. Iterative, so that no text, however deep, can exhaust the stack.
+fn value(text: &[u8], at: usize, depth: u16, limit: u16) -> Result<usize, JsonError> {
+    // One bit a level: whether the level is an object. Two words cover the default limit without an allocation.
+    let mut levels: smallvec::SmallVec<[u8; 128]> = smallvec::SmallVec::new();
+    let mut i = at;
+    loop {
+        // A value starts at i.
+        match text.get(i) {
+            Some(b'"') => i = quoted(text, i)?,
+            Some(b'{' | b'[') => {
+                if levels.len() >= depth as usize {
+                    return Err(JsonError::Depth(limit));
+                }
+                let open = text[i];
+                i = space(text, i + 1);
+                if text.get(i) == Some(&(open + 2)) {
+                    i += 1; // '{' + 2 is '}', '[' + 2 is ']': empty
+                } else {
+                    levels.push(open);
+                    if open == b'{' {
+                        i = key(text, i)?;
+                    }
+                    continue;
+                }
+            }
+            Some(b't') => i = word(text, i, b"true")?,
+            Some(b'f') => i = word(text, i, b"false")?,
+            Some(b'n') => i = word(text, i, b"null")?,
+            Some(b'-' | b'0'..=b'9') => i = number(text, i)?,
+            _ => return Err(JsonError::Syntax(i)),
+        }
+        // A value ended before i: close levels, or go on to the next value.
+        loop {
+            let Some(&open) = levels.last() else { return Ok(i) };
+            i = space(text, i);
+            match text.get(i) {
+                Some(b',') => {
+                    i = space(text, i + 1);
+                    if open == b'{' {
+                        i = key(text, i)?;
+                    }
+                    break;
+                }
+                Some(&close) if close == open + 2 => {
+                    levels.pop();
+                    i += 1;
+                }
+                _ => return Err(JsonError::Syntax(i)),
+            }
+        }
+    }
+}
+
+#[inline]
+fn key(text: &[u8], at: usize) -> Result<usize, JsonError> {
+    let end = quoted(text, at)?;
+    let colon = space(text, end);
+    if text.get(colon) != Some(&b':') {
+        return Err(JsonError::Syntax(colon));
+    }
+    Ok(space(text, colon + 1))
+}
+
+/// The end of the string token at `at`.
+fn quoted(text: &[u8], at: usize) -> Result<usize, JsonError> {
+    if text.get(at) != Some(&b'"') {
+        return Err(JsonError::Syntax(at));
+    }
+    let mut i = at + 1;
+    loop {
+        let rest = text.get(i..).unwrap_or_default();
+        // Short keys and values end within a few bytes; long ones (base64) are worth the wide search.
+        let stop = match rest.iter().take(16).position(|&b| b == b'"' || b == b'\\') {
+            Some(n) => n,
+            None => memchr::memchr2(b'"', b'\\', rest).ok_or(JsonError::Syntax(text.len()))?,
+        };
+        if let Some(n) = rest[..stop].iter().position(|&b| b < 0x20) {
+            return Err(JsonError::Syntax(i + n));
+        }
+        i += stop;
+        if text[i] == b'"' {
+            return Ok(i + 1);
+        }
+        match text.get(i + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => i += 2,
+            Some(b'u') if hex4(text, i + 2).is_some() => i += 6,
+            _ => return Err(JsonError::Syntax(i)),
+        }
+    }
+}
+
+fn hex4(text: &[u8], at: usize) -> Option<u16> {
+    let digits = text.get(at..at + 4)?;
+    digits.iter().try_fold(0u16, |n, &d| Some(n << 4 | (d as char).to_digit(16)? as u16))
+}
+
+fn word(text: &[u8], at: usize, word: &[u8]) -> Result<usize, JsonError> {
+    if text[at..].starts_with(word) { Ok(at + word.len()) } else { Err(JsonError::Syntax(at)) }
+}
+
+fn number(text: &[u8], at: usize) -> Result<usize, JsonError> {
+    let digits = |mut i: usize| {
+        while text.get(i).is_some_and(u8::is_ascii_digit) {
+            i += 1;
+        }
+        i
+    };
+    let mut i = at + usize::from(text[at] == b'-');
+    i = match text.get(i) {
+        Some(b'0') => i + 1,
+        Some(b'1'..=b'9') => digits(i),
+        _ => return Err(JsonError::Syntax(i)),
+    };
+    if text.get(i) == Some(&b'.') {
+        let end = digits(i + 1);
+        if end == i + 1 {
+            return Err(JsonError::Syntax(end));
+        }
+        i = end;
+    }
+    if let Some(b'e' | b'E') = text.get(i) {
+        let start = i + 1 + usize::from(matches!(text.get(i + 1), Some(b'+' | b'-')));
+        let end = digits(start);
+        if end == start {
+            return Err(JsonError::Syntax(end));
+        }
+        i = end;
+    }
+    Ok(i)
+}
+
+fn unescape(inner: &[u8]) -> Cow<'_, str> {
+    if !inner.contains(&b'\\') {
+        return String::from_utf8_lossy(inner);
+    }
+    let mut out = String::with_capacity(inner.len());
+    let mut i = 0;
+    while i < inner.len() {
+        let plain = memchr::memchr(b'\\', &inner[i..]).unwrap_or(inner.len() - i);
+        out.push_str(&String::from_utf8_lossy(&inner[i..i + plain]));
+        i += plain;
+        let Some(&kind) = inner.get(i + 1) else { break };
+        i += 2;
+        match kind {
+            b'b' => out.push('\u{8}'),
+            b'f' => out.push('\u{c}'),
+            b'n' => out.push('\n'),
+            b'r' => out.push('\r'),
+            b't' => out.push('\t'),
+            b'u' => {
+                let first = hex4(inner, i).unwrap_or(0xFFFD);
+                i += 4;
+                let low = (0xD800..0xDC00).contains(&first).then(|| pair(inner, i)).flatten();
+                if low.is_some() {
+                    i += 6;
+                }
+                let units = [Some(first), low];
+                out.extend(char::decode_utf16(units.into_iter().flatten()).map(|c| c.unwrap_or('\u{FFFD}')));
+            }
+            other => out.push(other as char),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// The low surrogate escaped at `at`, where there is one.
+fn pair(inner: &[u8], at: usize) -> Option<u16> {
+    (inner.get(at..at + 2)? == b"\\u")
+        .then(|| hex4(inner, at + 2))
+        .flatten()
+        .filter(|u| (0xDC00..0xE000).contains(u))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_serde_json_accepts_we_accept_and_nothing_else() {
+        let cases = [
+            "{}",
+            "[]",
+            "null",
+            "true",
+            " 1 ",
+            "-0",
+            "-0.0e+1",
+            "1E5",
+            "\"\"",
+            "\"\\u00e9\\n\"",
+            "[1,[2,{\"a\":null}]]",
+            "{\"a\":1,\"b\":[{}]}",
+            "",
+            "{",
+            "}",
+            "[1,]",
+            "{\"a\"}",
+            "{\"a\":}",
+            "{\"a\":1,}",
+            "01",
+            "1.",
+            ".5",
+            "1e",
+            "+1",
+            "nul",
+            "truex",
+            "\"\u{1}\"",
+            "\"\\x\"",
+            "\"\\u12\"",
+            "\"abc",
+            "{1:2}",
+            "[1 2]",
+            "1 2",
+            "\u{feff}1",
+            "'a'",
+            "NaN",
+            "[[[]]]",
+            "[[]",
+            "{\"a\":{}",
+            "-",
+            "\"\\\"",
+            "\"a\nb\"",
+        ];
+        for case in cases {
+            let theirs = serde_json::from_str::<serde::de::IgnoredAny>(case).is_ok();
+            assert_eq!(check(case.as_bytes(), 128).is_ok(), theirs, "{case:?}");
+        }
+    }
+
+    #[test]
+    fn depth_is_bounded_and_no_depth_overflows_the_stack() {
+        let deep = |n: usize| "[".repeat(n) + &"]".repeat(n);
+        assert!(check(deep(128).as_bytes(), 128).is_ok());
+        assert_eq!(check(deep(129).as_bytes(), 128), Err(JsonError::Depth(128)));
+        assert_eq!(check("[".repeat(1_000_000).as_bytes(), 128), Err(JsonError::Depth(128)));
+    }
+
+    #[test]
+    fn a_key_given_twice_is_found_in_any_spelling() {
+        for twice in ["{\"a\":1,\"a\":2}", "{\"a\":1,\"\\u0061\":2}", "{\"é\":1,\"\\u00e9\":2}"] {
+            assert!(matches!(members(twice.as_bytes(), 0), Err(JsonError::Duplicate(_))), "{twice}");
+        }
+        assert_eq!(members(br#"{"a":1,"b":{"a":2}}"#, 0).map(|m| m.len()), Ok(2));
+    }
+
+    #[test]
+    fn escapes_resolve_as_serde_json_resolves_them() {
+        for text in [r#""\u00e9\n\t\"\\\/""#, r#""\ud83d\ude00x""#, r#""plain é""#] {
+            let theirs: String = serde_json::from_str(text).unwrap();
+            assert_eq!(string(text.as_bytes(), &(0..text.len() as u32)).unwrap(), theirs);
+        }
+        assert_eq!(string(br#""\ud800""#, &(0..8)).unwrap(), "\u{FFFD}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_judged_as_serde_json_judges_them(text in "[\\[\\]{}\",:0-9a-zE.+\\-\\\\ ]{0,24}") {
+            let theirs = serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok();
+            proptest::prop_assert_eq!(check(text.as_bytes(), 128).is_ok(), theirs);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! `_meta` of a request or notification, as far as the protocol owns it (2026-07-28 basic, *_meta*).
+
+use super::envelope::Rule;
+use super::{Span, json};
+use bytes::Bytes;
+
+pub const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+pub const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+
+const KEYS: [&str; 6] = ["progressToken", VERSION, CLIENT_INFO, CAPABILITIES, LOG_LEVEL, SUBSCRIPTION_ID];
+
+/// Where `_meta` and the fields of it stand that we read.
+#[derive(Clone, Debug)]
+pub struct Meta {
+    pub whole: Span,
+    pub progress_token: Option<Span>,
+    pub version: Option<Span>,
+    pub client_info: Option<Span>,
+    pub capabilities: Option<Span>,
+    pub log_level: Option<Span>,
+    pub subscription_id: Option<Span>,
+}
+
+impl Meta {
+    /// Reads the `_meta` at `whole`; `None` where it is `null`. Errors: no object, a key twice, a case variant.
+    pub(super) fn at(text: &Bytes, whole: Span, rule: Rule) -> Result<Option<Meta>, String> {
+        if &text[whole.start as usize..whole.end as usize] == b"null" {
+            return Ok(None);
+        }
+        let members = rule.members(text, whole.start).map_err(|e| format!("_meta: {e}"))?;
+        if let Some(key) = rule.variant(&members, &KEYS) {
+            return Err(format!("_meta: a key that differs from \"{key}\" by case"));
+        }
+        let find = |key: &str| members.iter().find(|m| m.is(key)).map(|m| m.value.clone());
+        Ok(Some(Meta {
+            progress_token: find(KEYS[0]),
+            version: find(VERSION),
+            client_info: find(CLIENT_INFO),
+            capabilities: find(CAPABILITIES),
+            log_level: find(LOG_LEVEL),
+            subscription_id: find(SUBSCRIPTION_ID),
+            whole,
+        }))
+    }
+
+    /// Whether the request says by itself what it speaks: then it is modern (PROTOCOL, *Eras*, rule 1).
+    pub fn is_modern(&self) -> bool {
+        self.version.is_some()
+            || self.capabilities.is_some()
+            || self.client_info.is_some()
+            || self.log_level.is_some()
+    }
+
+    /// `_meta` without the protocol's per-request fields, for a peer of the other era.
+    pub fn without_protocol(&self, text: &Bytes) -> Bytes {
+        let members = json::lax_members(text, self.whole.start).unwrap_or_default();
+        let mut out = Vec::with_capacity((self.whole.end - self.whole.start) as usize);
+        out.push(b'{');
+        for m in members
+            .iter()
+            .filter(|m| ![VERSION, CLIENT_INFO, CAPABILITIES, LOG_LEVEL].iter().any(|k| m.is(k)))
+        {
+            if out.len() > 1 {
+                out.push(b',');
+            }
+            out.extend_from_slice(&text[m.whole.start as usize..m.whole.end as usize]);
+        }
+        out.push(b'}');
+        out.into()
+    }
+}

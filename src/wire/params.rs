@@ -1,0 +1,204 @@
+//! What the gateway reads of `params`: the spans of the few fields that route a message, and nothing else.
+
+use super::envelope::Rule;
+use super::json;
+use super::meta::Meta;
+use super::{Raw, Span};
+use bytes::Bytes;
+use std::borrow::Cow;
+
+/// A message's params as they came, and where the fields stand that we read. Spans speak of `raw.text()`.
+#[derive(Clone, Debug)]
+pub struct Params {
+    pub raw: Raw,
+    pub name: Option<Span>,
+    pub uri: Option<Span>,
+    pub cursor: Option<Span>,
+    pub arguments: Option<Span>,
+    pub meta: Option<Meta>,
+    /// `requestState` of a multi-round retry (2026-07-28 MRTR).
+    pub state: Option<Span>,
+    /// `inputResponses` of a multi-round retry.
+    pub answers: Option<Span>,
+    /// `ref` of a completion.
+    pub reference: Option<Span>,
+    /// `notifications` of `subscriptions/listen`.
+    pub filter: Option<Span>,
+    /// `requestId` of `notifications/cancelled`.
+    pub request_id: Option<Span>,
+    /// `progressToken` of `notifications/progress`.
+    pub progress_token: Option<Span>,
+    /// `taskId` of the tasks extension.
+    pub task_id: Option<Span>,
+}
+
+const KEYS: [&str; 12] = [
+    "name",
+    "uri",
+    "cursor",
+    "arguments",
+    "_meta",
+    "requestState",
+    "inputResponses",
+    "ref",
+    "notifications",
+    "requestId",
+    "progressToken",
+    "taskId",
+];
+
+impl Params {
+    /// A message without params. They are written as `{}`, which every method takes for none.
+    pub fn none() -> Params {
+        Params::over(Raw::trusted("{}"))
+    }
+
+    fn over(raw: Raw) -> Params {
+        Params {
+            raw,
+            name: None,
+            uri: None,
+            cursor: None,
+            arguments: None,
+            meta: None,
+            state: None,
+            answers: None,
+            reference: None,
+            filter: None,
+            request_id: None,
+            progress_token: None,
+            task_id: None,
+        }
+    }
+
+    /// Reads an object of our own making, or one whose edits were applied.
+    pub fn read(raw: Raw) -> Result<Params, String> {
+        let text = raw.to_bytes();
+        let all = 0..text.len() as u32;
+        Params::at(&text, &all, Rule::Lax)
+    }
+
+    pub(super) fn at(text: &Bytes, span: &Span, rule: Rule) -> Result<Params, String> {
+        let text = text.slice(span.start as usize..span.end as usize);
+        let members = rule.members(&text, 0).map_err(|e| format!("params: {e}"))?;
+        if let Some(key) = rule.variant(&members, &KEYS) {
+            return Err(format!("params: a key that differs from \"{key}\" by case"));
+        }
+        let mut p = Params::over(Raw::default());
+        for m in &members {
+            let key = m.key();
+            let Some(at) = KEYS.iter().position(|k| *k == key) else { continue };
+            let value = m.value.clone();
+            match at {
+                3 => {
+                    if rule == Rule::Strict && text[value.start as usize] == b'{' {
+                        json::members(&text, value.start).map_err(|e| format!("arguments: {e}"))?;
+                    }
+                    first(&mut p.arguments, value);
+                }
+                4 if p.meta.is_none() => p.meta = Meta::at(&text, value, rule)?,
+                4 => {}
+                n => first(p.slot(n), value),
+            }
+        }
+        p.raw = Raw::trusted(text);
+        Ok(p)
+    }
+
+    fn slot(&mut self, key: usize) -> &mut Option<Span> {
+        match key {
+            0 => &mut self.name,
+            1 => &mut self.uri,
+            2 => &mut self.cursor,
+            5 => &mut self.state,
+            6 => &mut self.answers,
+            7 => &mut self.reference,
+            8 => &mut self.filter,
+            9 => &mut self.request_id,
+            10 => &mut self.progress_token,
+            _ => &mut self.task_id,
+        }
+    }
+
+    /// The string at one of the fields; `None` where the field is absent or no string.
+    pub fn string(&self, span: &Option<Span>) -> Option<Cow<'_, str>> {
+        self.raw.string(span.as_ref()?)
+    }
+
+    /// `params.name` as it came, edits aside.
+    pub fn name(&self) -> Option<Cow<'_, str>> {
+        self.string(&self.name)
+    }
+
+    pub fn uri(&self) -> Option<Cow<'_, str>> {
+        self.string(&self.uri)
+    }
+
+    /// The raw token at a field, edits aside.
+    pub fn token(&self, span: &Option<Span>) -> Option<Bytes> {
+        span.as_ref().map(|s| self.raw.text().slice(s.start as usize..s.end as usize))
+    }
+
+    /// The caller's progress token, its JSON type kept.
+    pub fn progress(&self) -> Option<Bytes> {
+        self.token(&self.meta.as_ref()?.progress_token)
+    }
+
+    /// Writes another string where `span` stands.
+    pub fn set(&mut self, span: &Span, text: &str) {
+        self.raw.edit(span.clone(), json::quote(text));
+    }
+
+    /// Adds `"key":value` to `_meta`, and `_meta` itself where there is none.
+    pub fn add_meta(&mut self, members: &[(&str, Bytes)]) {
+        match &self.meta {
+            Some(meta) => {
+                for (key, value) in members {
+                    self.raw.insert_member(meta.whole.start, key, value);
+                }
+            }
+            None => {
+                let mut meta = Raw::trusted("{}");
+                for (key, value) in members {
+                    meta.insert_member(0, key, value);
+                }
+                self.raw.insert_member(0, "_meta", &meta.to_bytes());
+            }
+        }
+    }
+}
+
+fn first(slot: &mut Option<Span>, value: Span) {
+    if slot.is_none() {
+        *slot = Some(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_that_route_are_found_and_edits_leave_the_rest() {
+        let raw = Raw::trusted(
+            r#"{"arguments":{"name":"no"},"name":"a\u00e9","_meta":{"progressToken":7,"x":[ ]}}"#,
+        );
+        let mut p = Params::read(raw).unwrap();
+        assert_eq!(p.name().unwrap(), "aé");
+        assert_eq!(p.progress().unwrap(), "7");
+        let name = p.name.clone().unwrap();
+        p.set(&name, "b");
+        p.add_meta(&[("k", Bytes::from_static(b"1"))]);
+        assert_eq!(
+            p.raw.to_bytes(),
+            r#"{"arguments":{"name":"no"},"name":"b","_meta":{"k":1,"progressToken":7,"x":[ ]}}"#
+        );
+    }
+
+    #[test]
+    fn meta_is_made_where_there_is_none() {
+        let mut p = Params::none();
+        p.add_meta(&[("a", Bytes::from_static(b"1")), ("b", Bytes::from_static(b"2"))]);
+        assert_eq!(p.raw.to_bytes(), r#"{"_meta":{"a":1,"b":2}}"#);
+    }
+}
