@@ -1,3 +1,4 @@
 //! plasm-mcp: a horizontally scaled, hosted MCP gateway. `docs/architecture.md` is the map of the rooms.
 
+pub mod store;
 pub mod wire;

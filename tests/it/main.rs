@@ -1,1 +1,3 @@
 //! What crosses rooms, tested against real parts.
+
+mod store;
