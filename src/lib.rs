@@ -1,4 +1,5 @@
 //! plasm-mcp: a horizontally scaled, hosted MCP gateway. `docs/architecture.md` is the map of the rooms.
 
+pub mod sealing;
 pub mod store;
 pub mod wire;
