@@ -1,5 +1,6 @@
 //! plasm-mcp: a horizontally scaled, hosted MCP gateway. `docs/architecture.md` is the map of the rooms.
 
+pub mod mcp;
 pub mod sealing;
 pub mod store;
 pub mod wire;

@@ -1,0 +1,18 @@
+//! What stands between edges and backends: a call, who makes it, and what comes back. No I/O.
+//!
+//! An edge turns wire into a [`Call`] and a [`Reply`] into wire; everything that answers is a [`Backend`]. Nothing
+//! between the two knows which edge a call came by.
+
+pub mod backend;
+pub mod call;
+pub mod caller;
+pub mod fault;
+pub mod listing;
+pub mod reply;
+
+pub use backend::{About, Age, Backend};
+pub use call::{Call, Resume};
+pub use caller::{Caller, Client, Principal, Session, SessionId, StoreAway, UpstreamId};
+pub use fault::{Fault, Reason};
+pub use listing::{Item, Kind, Listing};
+pub use reply::{Ask, Event, InputRequired, Note, Outcome, Reply};

@@ -1,0 +1,39 @@
+//! One request on its way to a backend.
+
+use super::{Caller, UpstreamId};
+use crate::wire::Method;
+use crate::wire::params::Params;
+use crate::wire::raw::Raw;
+use bytes::Bytes;
+use std::sync::Arc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// A request: params as they came (with the edits made on the way), and whose it is.
+///
+/// A standing stream is a call that does not end: its method is [`Method::Listen`] and its params hold the filter
+/// of `subscriptions/listen`, whatever the client's era; the first event is the `acknowledged` note that names what
+/// the backend honours.
+#[derive(Clone)]
+pub struct Call {
+    pub caller: Arc<Caller>,
+    pub method: Method,
+    pub params: Params,
+    /// The caller's progress token, its JSON type kept. A link sends a token of its own and gives this one back.
+    pub progress: Option<Bytes>,
+    /// This call continues one that ended in `InputRequired`.
+    pub resume: Option<Arc<Resume>>,
+    /// Explicit cancel; dropping the [`Reply`](super::Reply) cancels as well.
+    pub cancel: CancellationToken,
+    pub deadline: Instant,
+}
+
+/// What a multi-round retry brings back (2026-07-28 MRTR).
+pub struct Resume {
+    /// Who asked.
+    pub upstream: UpstreamId,
+    /// That upstream's own `requestState`, a JSON string, unsealed; `None` where it gave none.
+    pub state: Option<Bytes>,
+    /// `inputResponses` as they came.
+    pub answers: Raw,
+}

@@ -1,0 +1,182 @@
+//! Who calls: the principal, the client as it describes itself, and what a link may keep for them.
+
+use crate::wire::{Method, Raw, Version, json};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use std::fmt;
+use std::sync::Arc;
+
+/// The one who calls, as authentication found it. Sessions, cursors and artifacts belong to a principal.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Principal {
+    pub tenant: Arc<str>,
+    pub issuer: Arc<str>,
+    pub subject: Arc<str>,
+}
+
+impl Principal {
+    /// For the `auth` room alone: a principal exists only after authentication.
+    pub fn minted(tenant: &str, issuer: &str, subject: &str) -> Principal {
+        Principal { tenant: tenant.into(), issuer: issuer.into(), subject: subject.into() }
+    }
+
+    /// What tells this principal from any other, for keys and sealed values. Lengths keep the parts apart.
+    pub fn identity(&self) -> String {
+        let Principal { tenant, issuer, subject } = self;
+        format!("{}:{tenant}{}:{issuer}{}:{subject}", tenant.len(), issuer.len(), subject.len())
+    }
+}
+
+/// The client as it describes itself: in `initialize` (legacy) or in each request's `_meta` (modern).
+#[derive(Clone, Debug, Default)]
+pub struct Client {
+    /// `clientInfo` as it came; absent where the client did not say.
+    pub info: Option<Raw>,
+    /// `capabilities` as they came; `{}` where none were declared.
+    pub capabilities: Option<Raw>,
+    pub user_agent: Option<Arc<str>>,
+    /// Request headers that an upstream's `forward_headers` lists. Never `Authorization` or `Cookie`.
+    pub headers: Vec<(http::HeaderName, http::HeaderValue)>,
+}
+
+impl Client {
+    /// `clientInfo.name`, for logs and labels.
+    pub fn name(&self) -> Option<String> {
+        self.text_of("name")
+    }
+
+    /// `clientInfo.version`, for logs.
+    pub fn version(&self) -> Option<String> {
+        self.text_of("version")
+    }
+
+    fn text_of(&self, key: &str) -> Option<String> {
+        let text = self.info.as_ref()?.to_bytes();
+        let member = json::lax_members(&text, 0).ok()?.into_iter().find(|m| m.is(key))?;
+        json::string(&text, &member.value).map(|s| s.into_owned())
+    }
+
+    /// The declared capabilities as JSON, `{}` where none were declared.
+    pub fn capabilities(&self) -> Bytes {
+        self.capabilities.as_ref().map_or(Bytes::from_static(b"{}"), Raw::to_bytes)
+    }
+
+    /// Whether the client declared that it answers this kind of server request.
+    pub fn answers(&self, ask: &Method) -> bool {
+        let key = match ask {
+            Method::Elicit => "elicitation",
+            Method::Sample => "sampling",
+            Method::RootsList => "roots",
+            _ => return false,
+        };
+        let text = self.capabilities();
+        json::lax_members(&text, 0)
+            .is_ok_and(|members| members.iter().any(|m| m.is(key) && text[m.value.start as usize] == b'{'))
+    }
+}
+
+/// Who calls, from where, and speaking what.
+pub struct Caller {
+    pub principal: Arc<Principal>,
+    /// The profile's name; `""` is the default one at `/mcp`.
+    pub profile: Arc<str>,
+    pub client: Arc<Client>,
+    /// Decides codes and fields, never routes.
+    pub version: Version,
+    /// A transport session, or the pooled identity of callers without one.
+    pub session: Arc<dyn Session>,
+}
+
+/// A transport session's id: at least 128 random bits in visible ASCII (2025-11-25 transports, *Session Management*).
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct SessionId(pub Arc<str>);
+
+impl SessionId {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Never in full: whoever reads a log must not be able to use the session.
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}…", self.0.get(..6).unwrap_or_default())
+    }
+}
+
+/// An upstream's name in the configuration: `[a-z0-9-]{1,20}`, so that the first `__` of a tool's name splits uniquely.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct UpstreamId(Arc<str>);
+
+impl UpstreamId {
+    /// `None` where `id` is not of that form.
+    pub fn new(id: &str) -> Option<UpstreamId> {
+        let fits = (1..=20).contains(&id.len())
+            && id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        fits.then(|| UpstreamId(id.into()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for UpstreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The store did not answer: nothing is known, and nothing may be called "not found".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the state store is out of reach")]
+pub struct StoreAway;
+
+/// What a link keeps for a caller (upstream session id, level, subscriptions): opaque, compare-and-set, on any pod.
+pub trait Session: Send + Sync + 'static {
+    /// The transport session's id; `None` for the pooled identity of callers without one.
+    fn id(&self) -> Option<&SessionId>;
+
+    /// Names whom the state is kept for: unique to one transport session or pooled identity. A cache key; never sent.
+    fn key(&self) -> &Arc<str>;
+
+    /// The state kept for `of`; `None` where there is none.
+    fn load(&self, of: &UpstreamId) -> BoxFuture<'static, Result<Option<Bytes>, StoreAway>>;
+
+    /// Replaces the state for `of` where it still is `was`; `false` where another was quicker, or the session ended.
+    fn swap(
+        &self,
+        of: &UpstreamId,
+        was: Option<Bytes>,
+        now: Option<Bytes>,
+    ) -> BoxFuture<'static, Result<bool, StoreAway>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_count_only_where_they_are_declared_as_objects() {
+        let client = |c: &'static str| Client { capabilities: Some(Raw::trusted(c)), ..Client::default() };
+        assert!(client(r#"{"elicitation":{}}"#).answers(&Method::Elicit));
+        assert!(!client(r#"{"elicitation":null}"#).answers(&Method::Elicit));
+        assert!(!client(r#"{"sampling":{}}"#).answers(&Method::RootsList));
+        assert!(!Client::default().answers(&Method::Sample));
+    }
+
+    #[test]
+    fn upstream_ids_leave_the_double_underscore_to_the_names() {
+        assert!(UpstreamId::new("git-hub-2").is_some());
+        for bad in ["", "a_b", "A", "a.b", "abcdefghijklmnopqrstu"] {
+            assert!(UpstreamId::new(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn no_two_principals_share_an_identity() {
+        let a = Principal::minted("a", "b", "c").identity();
+        assert_ne!(a, Principal::minted("a1:b", "", "c").identity());
+        assert_ne!(a, Principal::minted("", "ab", "c").identity());
+    }
+}

@@ -1,0 +1,114 @@
+//! Why a call failed. What it looks like on the wire is decided in `edge` alone.
+
+use super::UpstreamId;
+use crate::wire::{Method, Raw};
+use std::borrow::Cow;
+
+#[derive(Debug, Clone)]
+pub enum Fault {
+    /// The upstream's JSON-RPC error object, as it came.
+    Upstream(Raw),
+    Ours(Reason),
+}
+
+impl From<Reason> for Fault {
+    fn from(reason: Reason) -> Fault {
+        Fault::Ours(reason)
+    }
+}
+
+/// What we found ourselves. The texts reach clients: they say what to change, and nothing of our insides.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Reason {
+    #[error("method not found")]
+    MethodNotFound,
+    #[error("{0}")]
+    InvalidParams(Cow<'static, str>),
+    #[error("unknown tool: {0}")]
+    UnknownTool(String),
+    #[error("unknown prompt: {0}")]
+    UnknownPrompt(String),
+    #[error("resource not found: {0}")]
+    UnknownResource(String),
+    #[error("the cursor is not one of this list's; list again from the start")]
+    BadCursor,
+    #[error("requestState is not valid for this request; make the request anew")]
+    BadState,
+    #[error("{0}")]
+    HeaderMismatch(Cow<'static, str>),
+    /// The request needs client capabilities that were not declared: the object for `requiredCapabilities`.
+    #[error("a client capability that this request needs was not declared")]
+    MissingCapability(Raw),
+    /// The client could answer, but its answer cannot reach the upstream.
+    #[error("upstream {upstream} asked for {ask:?}, which cannot be passed on to this client")]
+    CannotBridge { upstream: UpstreamId, ask: Method },
+    #[error("upstream {upstream} is not reachable: {why}")]
+    Unreachable { upstream: UpstreamId, why: Cow<'static, str> },
+    #[error("upstream {upstream} did not answer in time")]
+    Timeout { upstream: UpstreamId },
+    #[error("upstream {upstream} answered what is not MCP: {why}")]
+    Garbage { upstream: UpstreamId, why: Cow<'static, str> },
+    #[error("upstream {upstream} sent a message of more than {limit} bytes")]
+    TooLarge { upstream: UpstreamId, limit: usize },
+    #[error("upstream {upstream} takes no more calls at this time")]
+    Busy { upstream: UpstreamId },
+    #[error("upstream {upstream} broke off after the call began; whether it was carried out is unknown")]
+    OutcomeUnknown { upstream: UpstreamId },
+    /// Our own credential for the upstream was refused; not the client's business to log in.
+    #[error("the gateway's credential for upstream {upstream} was refused")]
+    Credential { upstream: UpstreamId },
+    #[error("the call was cancelled")]
+    Cancelled,
+    #[error("the state store is out of reach")]
+    StoreAway,
+}
+
+impl Reason {
+    /// A stable word for `data.reason` and metrics.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Reason::MethodNotFound => "method_not_found",
+            Reason::InvalidParams(_) => "invalid_params",
+            Reason::UnknownTool(_) => "unknown_tool",
+            Reason::UnknownPrompt(_) => "unknown_prompt",
+            Reason::UnknownResource(_) => "unknown_resource",
+            Reason::BadCursor => "bad_cursor",
+            Reason::BadState => "bad_state",
+            Reason::HeaderMismatch(_) => "header_mismatch",
+            Reason::MissingCapability(_) => "missing_capability",
+            Reason::CannotBridge { .. } => "cannot_bridge",
+            Reason::Unreachable { .. } => "upstream_unreachable",
+            Reason::Timeout { .. } => "upstream_timeout",
+            Reason::Garbage { .. } => "upstream_garbage",
+            Reason::TooLarge { .. } => "upstream_too_large",
+            Reason::Busy { .. } => "upstream_busy",
+            Reason::OutcomeUnknown { .. } => "outcome_unknown",
+            Reason::Credential { .. } => "upstream_credential",
+            Reason::Cancelled => "cancelled",
+            Reason::StoreAway => "state_store_unavailable",
+        }
+    }
+
+    /// The upstream it happened at, where it did.
+    pub fn upstream(&self) -> Option<&UpstreamId> {
+        match self {
+            Reason::CannotBridge { upstream, .. }
+            | Reason::Unreachable { upstream, .. }
+            | Reason::Timeout { upstream }
+            | Reason::Garbage { upstream, .. }
+            | Reason::TooLarge { upstream, .. }
+            | Reason::Busy { upstream }
+            | Reason::OutcomeUnknown { upstream }
+            | Reason::Credential { upstream } => Some(upstream),
+            _ => None,
+        }
+    }
+
+    /// Whether the same request may succeed later, unchanged.
+    pub fn is_retryable(&self) -> bool {
+        matches!(
+            self,
+            Reason::Unreachable { .. } | Reason::Timeout { .. } | Reason::Busy { .. } | Reason::StoreAway
+        )
+    }
+}

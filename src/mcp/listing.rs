@@ -1,0 +1,107 @@
+//! What a backend lists: items as they came, found by name.
+
+use super::UpstreamId;
+use crate::wire::param_headers::ParamHeader;
+use crate::wire::{Method, Raw, Span};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    Tool,
+    Prompt,
+    Resource,
+    Template,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 4] = [Kind::Tool, Kind::Prompt, Kind::Resource, Kind::Template];
+
+    pub fn method(self) -> Method {
+        match self {
+            Kind::Tool => Method::ToolsList,
+            Kind::Prompt => Method::PromptsList,
+            Kind::Resource => Method::ResourcesList,
+            Kind::Template => Method::TemplatesList,
+        }
+    }
+
+    pub fn of_method(method: &Method) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.method() == *method)
+    }
+
+    /// The list's key in the result.
+    pub fn items_key(self) -> &'static str {
+        match self {
+            Kind::Tool => "tools",
+            Kind::Prompt => "prompts",
+            Kind::Resource => "resources",
+            Kind::Template => "resourceTemplates",
+        }
+    }
+
+    /// The member that names an item.
+    pub fn name_key(self) -> &'static str {
+        match self {
+            Kind::Tool | Kind::Prompt => "name",
+            Kind::Resource => "uri",
+            Kind::Template => "uriTemplate",
+        }
+    }
+
+    /// The server capability that a list belongs to.
+    pub fn capability(self) -> &'static str {
+        match self {
+            Kind::Tool => "tools",
+            Kind::Prompt => "prompts",
+            Kind::Resource | Kind::Template => "resources",
+        }
+    }
+}
+
+/// One listed thing, as it came.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// Its name (tools, prompts), URI (resources) or URI template.
+    pub name: Arc<str>,
+    pub body: Raw,
+    /// Where the name stands in `body.text()`, quotes included.
+    pub name_span: Span,
+    /// Which arguments travel as headers; tools only, most have none.
+    pub headers: Arc<[ParamHeader]>,
+}
+
+/// One whole list: all pages, in the order they came.
+#[derive(Debug)]
+pub struct Listing {
+    pub kind: Kind,
+    items: Vec<Item>,
+    index: HashMap<Arc<str>, usize>,
+    /// The result as it came, where it was one page from one upstream and nothing was changed: it passes unchanged.
+    pub whole: Option<Raw>,
+    /// How long it may be kept, in milliseconds: the smallest of its parts; 0 where a part did not say.
+    pub ttl_ms: u64,
+    /// Whether it depends on who asked.
+    pub private: bool,
+    /// The upstreams whose part is missing.
+    pub missing: Vec<UpstreamId>,
+}
+
+impl Listing {
+    /// A list of these items. Of equal names the first is found by name.
+    pub fn new(kind: Kind, items: Vec<Item>) -> Listing {
+        let mut index = HashMap::with_capacity(items.len());
+        for (at, item) in items.iter().enumerate() {
+            index.entry(item.name.clone()).or_insert(at);
+        }
+        Listing { kind, items, index, whole: None, ttl_ms: 0, private: true, missing: Vec::new() }
+    }
+
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    pub fn find(&self, name: &str) -> Option<&Item> {
+        self.index.get(name).map(|at| &self.items[*at])
+    }
+}
