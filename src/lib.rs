@@ -3,4 +3,5 @@
 pub mod mcp;
 pub mod sealing;
 pub mod store;
+pub mod upstream;
 pub mod wire;

@@ -1,0 +1,6 @@
+//! Links to MCP servers, of both eras and over every transport: each is a [`Backend`](crate::mcp::Backend).
+//!
+//! A link decides (era, session, lists, health, who we are to the upstream); a transport only moves messages.
+//! Session state is reached through [`mcp::Session`](crate::mcp::Session) alone.
+
+pub mod transport;

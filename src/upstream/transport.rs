@@ -1,0 +1,123 @@
+//! One way to reach an upstream server. A transport moves messages and knows nothing of eras, lists or health.
+
+use crate::wire::{Id, Message, Method, Raw, Version};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// The id that a legacy upstream gave its session. Not to be confused with a session of ours.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct UpstreamSessionId(pub Arc<str>);
+
+impl fmt::Debug for UpstreamSessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}…", self.0.get(..6).unwrap_or_default())
+    }
+}
+
+/// On whose behalf, and as what, a message goes upstream.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// The version of this hop, which is the upstream's and not the client's. `None` before it is negotiated.
+    pub version: Option<Version>,
+    pub session: Option<UpstreamSessionId>,
+    /// Whose call it is ([`mcp::Session::key`](crate::mcp::Session::key)): asks that name no call go to the only one in flight.
+    pub who: Arc<str>,
+    /// Headers of this caller and call: `Mcp-Param-*`, and what the configuration forwards. For transports that have headers.
+    pub headers: Vec<(http::HeaderName, http::HeaderValue)>,
+}
+
+/// A request of ours.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Unique in this process, with a random prefix of it.
+    pub id: Id,
+    pub method: Method,
+    pub params: Raw,
+    /// What `Mcp-Name` carries, where the method has it: the name, URI or task id as the upstream knows it.
+    pub name: Option<String>,
+    /// The progress token in `params`, where there is one: ours, unique like the id.
+    pub progress: Option<Bytes>,
+    pub deadline: Instant,
+}
+
+/// A message of the upstream, with the id of the event that it came in, where it came in one.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    pub message: Message,
+    pub at: Option<Bytes>,
+}
+
+/// What comes back for a request: in order, its response last, always. A stream that ends sooner gives `Broken`.
+/// Dropping it gives the request up; the transport then tells the upstream in its way (closes the exchange, or sends
+/// `notifications/cancelled` where the request is legacy or the channel is shared).
+pub enum Answer {
+    One(Incoming),
+    Stream(BoxStream<'static, Result<Incoming, TransportError>>),
+}
+
+pub struct Answered {
+    pub answer: Answer,
+    /// The session that the upstream named in this answer (`Mcp-Session-Id`), where it did.
+    pub session: Option<UpstreamSessionId>,
+}
+
+pub type Sent<T> = BoxFuture<'static, Result<T, TransportError>>;
+
+pub trait Transport: Send + Sync + 'static {
+    /// Sends a request. Fails before the answer's first byte, or gives the answer.
+    fn request(&self, route: Route, request: Outgoing) -> Sent<Answered>;
+
+    /// Sends a notification, or the answer to a server request: a whole JSON-RPC message.
+    fn send(&self, route: Route, message: Bytes) -> Sent<()>;
+
+    /// The messages that belong to no request: the legacy GET stream, or what a shared channel brings besides
+    /// answers. `after`: the last event id seen, where the upstream gave one. `Ok(None)`: it has no such stream (405).
+    fn standing(
+        &self,
+        route: Route,
+        after: Option<Bytes>,
+    ) -> Sent<Option<BoxStream<'static, Result<Incoming, TransportError>>>>;
+
+    /// Ends the upstream's session (`DELETE`), where the transport has one. Once.
+    fn close(&self, route: Route) -> Sent<()>;
+
+    /// Resolves when the transport can carry nothing more (child gone, channel closed); never for plain HTTP.
+    fn gone(&self) -> BoxFuture<'static, ()>;
+}
+
+/// What went wrong on the way.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum TransportError {
+    #[error("not reachable: {0}")]
+    Unreachable(Cow<'static, str>),
+    /// HTTP status other than success, with the JSON-RPC error in its body where there was one.
+    #[error("refused with status {status}")]
+    Refused { status: u16, error: Option<Raw> },
+    /// A legacy session that the upstream does not know (any more): 404 on a request with a session id.
+    #[error("the upstream does not know the session")]
+    SessionGone,
+    #[error("no answer in time")]
+    Timeout,
+    #[error("not MCP: {0}")]
+    Garbage(Cow<'static, str>),
+    #[error("a message of more than {0} bytes")]
+    TooLarge(usize),
+    /// The connection ended after the request was sent and before its answer was whole.
+    #[error("broke off before the answer")]
+    Broken,
+    /// Bulkhead or queue full: nothing was sent.
+    #[error("too many calls at once")]
+    Busy,
+}
+
+impl TransportError {
+    /// Whether the request cannot have begun upstream, so that sending it again is safe whatever it does.
+    pub fn surely_not_begun(&self) -> bool {
+        matches!(self, TransportError::Unreachable(_) | TransportError::SessionGone | TransportError::Busy)
+    }
+}
