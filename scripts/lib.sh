@@ -72,10 +72,27 @@ start_url() {
   start "$name" "$@"
   local until=$((SECONDS + 30))
   while :; do
-    URL=$(grep -aoEm1 'https?://[A-Za-z0-9.:-]+(/[A-Za-z0-9._/-]*)?' "$SCRATCH/$name.log" | head -n 1 || true)
+    URL=$(grep -saoEm1 'https?://[A-Za-z0-9.:-]+(/[A-Za-z0-9._/-]*)?' "$SCRATCH/$name.log" | head -n 1 || true)
     [ -z "$URL" ] || return 0
     if ! kill -0 "$STARTED" 2>/dev/null; then tail -n 20 "$SCRATCH/$name.log" >&2; die "$name ended before it printed a URL"; fi
     [ "$SECONDS" -lt "$until" ] || { tail -n 20 "$SCRATCH/$name.log" >&2; die "$name printed no URL within 30 s"; }
+    sleep 0.05
+  done
+}
+
+# start_gateway NAME FLAG…: `plasm-mcp serve FLAG…` on free ports, ready. Leaves its endpoint in URL (…/mcp) and the
+# address of its admin port in ADMIN.
+start_gateway() {
+  local name=$1 listen admin; shift
+  listen=127.0.0.1:$(free_port)
+  admin=127.0.0.1:$(free_port)
+  start "$name" "$(bin plasm-mcp)" serve --listen "$listen" --admin-listen "$admin" "$@"
+  URL=http://$listen/mcp
+  ADMIN=http://$admin
+  local until=$((SECONDS + 30))
+  until curl -sf -o /dev/null --max-time 2 "$ADMIN/readyz"; do
+    kill -0 "$STARTED" 2>/dev/null || { tail -n 20 "$SCRATCH/$name.log" >&2; die "$name ended before it was ready"; }
+    [ "$SECONDS" -lt "$until" ] || { tail -n 20 "$SCRATCH/$name.log" >&2; die "$name was not ready within 30 s"; }
     sleep 0.05
   done
 }
