@@ -1,0 +1,156 @@
+//! Rules between settings, which no schema of single keys can say.
+
+use super::{
+    Config, Era, Ordered, Profile, Transport, Upstream,
+    problem::{KeyPath, did_you_mean},
+};
+
+/// Everything that is wrong between settings.
+pub(super) fn validate(config: &Config) -> Vec<(KeyPath, String)> {
+    let mut wrong = Vec::new();
+    if !config.listen.ip().is_loopback() && !config.insecure_no_auth {
+        wrong.push((
+            KeyPath::of(&["listen"]),
+            format!(
+                "{} is not a loopback address, and nobody has to log in here; listen on 127.0.0.1, or say insecure_no_auth: \
+                 true (--insecure-no-auth)",
+                config.listen
+            ),
+        ));
+    }
+    if config.listen == config.admin_listen && config.listen.port() != 0 {
+        wrong.push((KeyPath::of(&["admin_listen"]), "is the address of listen as well".to_owned()));
+    }
+    for (id, upstream) in config.upstreams.iter() {
+        check_upstream(upstream, &KeyPath::of(&["upstreams", id]), &mut wrong);
+    }
+    for (name, profile) in config.profiles.iter() {
+        check_profile(profile, config, &KeyPath::of(&["profiles", name]), &mut wrong);
+    }
+    wrong
+}
+
+type Wrong = Vec<(KeyPath, String)>;
+
+fn check_upstream(upstream: &Upstream, path: &KeyPath, wrong: &mut Wrong) {
+    let mut say = |key: &str, message: &str| {
+        let path = if key.is_empty() { path.clone() } else { path.then(key) };
+        wrong.push((path, message.to_owned()));
+    };
+    let blank = Upstream::default();
+    match (&upstream.url, &upstream.command) {
+        (None, None) => say("", "needs a url (an HTTP server) or a command (a stdio server)"),
+        (Some(_), Some(_)) => say("command", "stands beside url; an upstream has one of them"),
+        (Some(_), None) => {
+            if upstream.transport == Transport::Stdio {
+                say("transport", "stdio needs a command, and there is a url");
+            }
+            let of_children = [
+                ("args", upstream.args != blank.args),
+                ("env", upstream.env != blank.env),
+                ("cwd", upstream.cwd != blank.cwd),
+            ];
+            for (key, _) in of_children.into_iter().filter(|(_, set)| *set) {
+                say(key, "belongs to a command, and there is a url");
+            }
+        }
+        (None, Some(command)) => {
+            if command.is_empty() {
+                say("command", "is empty");
+            }
+            if matches!(upstream.transport, Transport::Http | Transport::Sse) {
+                say("transport", "needs a url, and there is a command");
+            }
+            let of_http = [
+                ("headers", upstream.headers != blank.headers),
+                ("forward_headers", upstream.forward_headers != blank.forward_headers),
+            ];
+            for (key, _) in of_http.into_iter().filter(|(_, set)| *set) {
+                say(key, "belongs to a url, and there is a command");
+            }
+        }
+    }
+    if upstream.transport == Transport::Sse && upstream.era == Era::Modern {
+        say("era", "HTTP+SSE is spoken in the legacy era only");
+    }
+    for (name, _) in upstream.headers.iter().filter(|(name, _)| is_transports_own(name)) {
+        wrong.push((path.then("headers").then(name), "is set by the gateway itself".to_owned()));
+    }
+    for (index, name) in upstream.forward_headers.iter().enumerate() {
+        let lower = name.to_ascii_lowercase();
+        if is_transports_own(name)
+            || matches!(lower.as_str(), "authorization" | "cookie" | "proxy-authorization")
+        {
+            wrong.push((path.then("forward_headers").item(index), format!("{name} never goes upstream")));
+        }
+    }
+    check_renames(&upstream.rename, &path.then("rename"), wrong);
+}
+
+/// Headers that say how a message travels, or mirror what it says.
+fn is_transports_own(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.starts_with("mcp-")
+        || matches!(
+            name.as_str(),
+            "host"
+                | "content-length"
+                | "content-type"
+                | "content-encoding"
+                | "accept"
+                | "accept-encoding"
+                | "connection"
+                | "keep-alive"
+                | "proxy-connection"
+                | "transfer-encoding"
+                | "te"
+                | "trailer"
+                | "upgrade"
+                | "expect"
+                | "last-event-id"
+        )
+}
+
+fn check_renames(renames: &Ordered<String>, path: &KeyPath, wrong: &mut Wrong) {
+    for (index, (tool, name)) in renames.iter().enumerate() {
+        if let Some((other, _)) = renames.iter().take(index).find(|(_, taken)| *taken == name) {
+            wrong.push((path.then(tool), format!("{name:?} is already the new name of {other:?}")));
+        }
+    }
+}
+
+fn check_profile(profile: &Profile, config: &Config, path: &KeyPath, wrong: &mut Wrong) {
+    let unknown = |id: &str| {
+        let near = did_you_mean(id, config.upstreams.keys());
+        format!("there is no upstream {id:?}{near}")
+    };
+    for (index, id) in profile.upstreams.iter().flatten().enumerate() {
+        let path = path.then("upstreams").item(index);
+        if config.upstreams.get(id).is_none() {
+            wrong.push((path, unknown(id)));
+        } else if profile.upstreams.iter().flatten().take(index).any(|earlier| earlier == id) {
+            wrong.push((path, format!("{id:?} stands twice")));
+        }
+    }
+    if profile.upstreams.as_ref().is_some_and(Vec::is_empty) {
+        wrong.push((path.then("upstreams"), "is empty; leave it out for all upstreams".to_owned()));
+    }
+    let mut taken: Vec<(&str, &str, &str)> = Vec::new();
+    for (id, renames) in profile.rename.iter() {
+        let path = path.then("rename").then(id);
+        if config.upstreams.get(id).is_none() {
+            wrong.push((path.clone(), unknown(id)));
+        }
+        for (tool, name) in renames.iter() {
+            match taken.iter().find(|(_, _, have)| have == name) {
+                Some((of, other, _)) => {
+                    wrong.push((
+                        path.then(tool),
+                        format!("{name:?} is already the new name of {other:?} of {of:?}"),
+                    ));
+                }
+                None => taken.push((id, tool, name)),
+            }
+        }
+    }
+}
