@@ -3,4 +3,5 @@
 //! A link decides (era, session, lists, health, who we are to the upstream); a transport only moves messages.
 //! Session state is reached through [`mcp::Session`](crate::mcp::Session) alone.
 
+pub mod client;
 pub mod transport;

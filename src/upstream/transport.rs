@@ -90,6 +90,21 @@ pub trait Transport: Send + Sync + 'static {
     fn gone(&self) -> BoxFuture<'static, ()>;
 }
 
+/// How a link comes by the transport that carries somebody's messages.
+///
+/// Plain HTTP gives the same transport to all. Shared channels (stdio children, HTTP+SSE) belong to somebody, start
+/// when first needed and end: whoever dialled before dials again once `gone()` resolves, and until then gets the same
+/// `Arc`, so that what was negotiated on a channel can be kept under its address.
+pub trait Dial: Send + Sync + 'static {
+    /// The transport of `who`: those with one key share one channel, so it must hold all that may not be shared
+    /// (profile, principal, credential, declared capabilities). Errors: [`Unreachable`](TransportError::Unreachable)
+    /// where it does not start or started too often of late, [`Busy`](TransportError::Busy) where no more may start.
+    fn dial(&self, who: &str) -> Sent<Arc<dyn Transport>>;
+
+    /// Ends all channels and what stands behind them; resolves when that is done. Later dials are refused.
+    fn hang_up(&self) -> BoxFuture<'static, ()>;
+}
+
 /// What went wrong on the way.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum TransportError {
