@@ -125,6 +125,12 @@ impl Params {
         self.raw.string(span.as_ref()?)
     }
 
+    /// As [`Params::string`], with what [`Params::set`] wrote there: what a peer will read, and so what `Mcp-Name` says.
+    pub fn written(&self, span: &Option<Span>) -> Option<String> {
+        let token = self.raw.written(span.as_ref()?);
+        json::string(&token, &(0..token.len() as u32)).map(Cow::into_owned)
+    }
+
     /// `params.name` as it came, edits aside.
     pub fn name(&self) -> Option<Cow<'_, str>> {
         self.string(&self.name)
@@ -188,6 +194,7 @@ mod tests {
         assert_eq!(p.progress().unwrap(), "7");
         let name = p.name.clone().unwrap();
         p.set(&name, "b");
+        assert_eq!((p.name().unwrap(), p.written(&p.name).unwrap()), ("aé".into(), "b".into()));
         p.add_meta(&[("k", Bytes::from_static(b"1"))]);
         assert_eq!(
             p.raw.to_bytes(),

@@ -46,6 +46,13 @@ impl Raw {
         json::string(&self.text, span)
     }
 
+    /// The value at `span` as it will be written: what replaced exactly that span, else what stands there. Edits
+    /// within the span are not seen.
+    pub fn written(&self, span: &Span) -> Bytes {
+        let edit = self.edits.iter().find(|(s, _)| s == span && s.start < s.end);
+        edit.map_or_else(|| self.part(span).text, |(_, with)| with.clone())
+    }
+
     /// Writes `with` where `span` stood. An equal span edited again takes the newer text; an empty span inserts,
     /// after whatever was inserted there before. Spans must not overlap otherwise.
     pub fn edit(&mut self, span: Span, with: impl Into<Bytes>) {
@@ -140,6 +147,7 @@ mod tests {
         raw.edit(17..20, "\"long\"");
         raw.edit(8..11, "2");
         raw.edit(17..20, "\"y\"");
+        assert_eq!((raw.written(&(17..20)), raw.written(&(1..4))), ("\"y\"".into(), " \"a".into()));
         assert_eq!(&raw.to_bytes()[..], br#"{ "a" : 2, "b":"y" }"#);
         assert_eq!(raw.len(), raw.to_bytes().len());
         assert_eq!(&raw.flat().text()[..], br#"{ "a" : 2, "b":"y" }"#);
