@@ -81,12 +81,12 @@ start_url() {
 }
 
 # start_gateway NAME FLAG…: `plasm-mcp serve FLAG…` on free ports, ready. Leaves its endpoint in URL (…/mcp) and the
-# address of its admin port in ADMIN.
+# address of its admin port in ADMIN. GATEWAY may hold another way to run the binary.
 start_gateway() {
   local name=$1 listen admin; shift
   listen=127.0.0.1:$(free_port)
   admin=127.0.0.1:$(free_port)
-  start "$name" "$(bin plasm-mcp)" serve --listen "$listen" --admin-listen "$admin" "$@"
+  start "$name" "${GATEWAY[@]:-$(bin plasm-mcp)}" serve --listen "$listen" --admin-listen "$admin" "$@"
   URL=http://$listen/mcp
   ADMIN=http://$admin
   local until=$((SECONDS + 30))
