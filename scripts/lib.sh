@@ -133,19 +133,22 @@ free_port() {
 
 # ---------------------------------------------------------------- tools
 
-# need COMMAND PACKAGE: there, or installed from Debian's packages by root; anyone else is told the command to run.
+# need COMMAND PACKAGE [PROBE…]: there (the probe says so, where finding the command is not enough), or installed from Debian's packages by root; anyone else is told the command to run.
 need() {
-  local command=$1 package=$2
-  command -v "$command" >/dev/null && return 0
+  local command=$1 package=$2 log; shift 2
+  [ $# -gt 0 ] || set -- command -v "$command"
+  "$@" >/dev/null 2>&1 && return 0
   command -v apt-get >/dev/null || die "$command is missing; install the package that brings it ($package)"
   [ "$(id -u)" = 0 ] || die "$command is missing: sudo apt-get update && sudo apt-get install -y --no-install-recommends $package"
   say "installing $package"
+  log=$(mktemp)
   (
     flock 9
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq && apt-get install -y -qq --no-install-recommends "$package"
-  ) 9>"$CACHE/apt.lock" >"$SCRATCH/apt.log" 2>&1 || { tail -n 20 "$SCRATCH/apt.log" >&2; die "apt-get could not install $package"; }
-  command -v "$command" >/dev/null || die "$package brought no $command"
+  ) 9>"$CACHE/apt.lock" >"$log" 2>&1 || { tail -n 20 "$log" >&2; rm -f "$log"; die "apt-get could not install $package"; }
+  rm -f "$log"
+  "$@" >/dev/null 2>&1 || die "$package brought no $command"
 }
 
 # once DIR BUILD…: prints DIR, made by `BUILD… TEMPORARY` if it is not there. Atomic, and one builder at a time: a folder
@@ -215,9 +218,12 @@ install_python() {
   python3 -m venv "$1" && "$1/bin/python" -m pip install --quiet --disable-pip-version-check -r "$ROOT/tests/clients/requirements.txt"
 }
 
+# python_ready: a Python that can make an environment; Debian splits that off.
+python_ready() { need python3 python3 && need "python3's venv" python3-venv python3 -c 'import ensurepip, venv'; }
+
 # python_env: prints the Python of an environment with what tests/clients/requirements.txt pins.
 python_env() {
-  need python3 python3-venv
+  python_ready
   local key; key=$({ cat "$ROOT/tests/clients/requirements.txt"; python3 --version; } | sha256sum | cut -c1-16)
   printf '%s/bin/python\n' "$(once "$CACHE/python-$key" install_python)"
 }

@@ -2,8 +2,8 @@
 
     report.py [--json] ROUNDS
 
-A round counts only if the server's core was at least 95 % busy; exits non-zero if an answer was an error or a server has
-no round that counts.
+A round counts only if the server kept its core at least 95 % busy (another process on that core spoils it). Exits
+non-zero if an answer was an error or a server has no round that counts.
 """
 
 import json
@@ -19,7 +19,7 @@ def median_of(rounds, key):
 
 
 def summary(era, server, rounds):
-    counted = [one for one in rounds if one["core_busy"] >= BUSY]
+    counted = [one for one in rounds if one["cpu_seconds"] >= BUSY * one["seconds"]]
     used = counted or rounds
     return {
         "era": era,
@@ -76,11 +76,11 @@ def main(argv):
                 )
             )
         for one in ratios:
-            doubt = "" if one["counts"] else "  (does not count: a core was not busy)"
+            doubt = "" if one["counts"] else "  (does not count: a server did not have its core 95 % busy)"
             print(f"ratio {one['era']} {one['of']}: {one['calls']} by calls a second, {one['cpu']} by CPU{doubt}")
     bad = [one for one in figures.values() if one["errors"] or not one["counted"]]
     for one in bad:
-        why = f"{one['errors']} errors" if one["errors"] else "its core was never 95 % busy"
+        why = f"{one['errors']} errors" if one["errors"] else "it never had its core 95 % busy"
         print(f"FAIL {one['era']} {one['server']}: {why}", file=sys.stderr)
     return 1 if bad else 0
 
