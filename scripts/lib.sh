@@ -133,7 +133,8 @@ free_port() {
 
 # ---------------------------------------------------------------- tools
 
-# need COMMAND PACKAGE [PROBE…]: there (the probe says so, where finding the command is not enough), or installed from Debian's packages by root; anyone else is told the command to run.
+# need COMMAND PACKAGE [PROBE…]: there (the probe says so, where finding the command is not enough), or installed from
+# Debian's packages by root; anyone else is told the command to run.
 need() {
   local command=$1 package=$2 log; shift 2
   [ $# -gt 0 ] || set -- command -v "$command"

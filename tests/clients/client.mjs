@@ -1,5 +1,6 @@
 // The official TypeScript client of both eras, `@modelcontextprotocol/client`. Usage: see checks.mjs.
 
+import { fileURLToPath } from 'node:url';
 import { answers, pinned, run } from './checks.mjs';
 
 const { Client, SSEClientTransport, StreamableHTTPClientTransport } = pinned('@modelcontextprotocol/client');
@@ -12,7 +13,8 @@ function transport(at) {
     return new StdioClientTransport({ command: at.command, args: at.args, stderr: 'ignore', env: process.env });
 }
 
-async function connect(at) {
+/** An adapter (see checks.mjs) on a new connection. */
+export async function connect(at) {
     const modern = at.era === 'modern';
     const client = new Client(
         { name: 'official-typescript-client', version: '2.4.0' },
@@ -57,4 +59,4 @@ async function connect(at) {
     };
 }
 
-await run('client', connect);
+if (process.argv[1] === fileURLToPath(import.meta.url)) await run('client', connect);
