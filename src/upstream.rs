@@ -3,5 +3,7 @@
 //! A link decides (era, session, lists, health, who we are to the upstream); a transport only moves messages.
 //! Session state is reached through [`mcp::Session`](crate::mcp::Session) alone.
 
+pub mod channel;
 pub mod client;
+pub mod lines;
 pub mod transport;
