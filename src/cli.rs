@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub mod config;
+pub mod serve;
 pub mod settings;
 
 /// The command did what it was asked.
@@ -27,6 +28,9 @@ const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed; 2 wrong command line or 
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serve the gateway over HTTP
+    #[command(after_help = EXIT_CODES)]
+    Serve(serve::Args),
     /// Check, show or describe a configuration
     #[command(after_help = EXIT_CODES)]
     Config(config::Args),
@@ -44,6 +48,7 @@ pub fn main() -> ExitCode {
     };
     runtime.block_on(async {
         match command {
+            Command::Serve(args) => serve::run(args).await,
             Command::Config(args) => config::run(args).await,
         }
     })

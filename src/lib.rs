@@ -1,9 +1,16 @@
 //! plasm-mcp: a horizontally scaled, hosted MCP gateway. `docs/architecture.md` is the map of the rooms.
 
+pub mod admin;
+pub mod auth;
 pub mod cli;
 pub mod config;
+pub mod demo;
+pub mod edge;
+pub mod house;
+pub mod lifecycle;
 pub mod mcp;
 pub mod sealing;
 pub mod store;
+pub mod telemetry;
 pub mod upstream;
 pub mod wire;

@@ -31,6 +31,8 @@ pub struct Note {
 
 /// A live question: the upstream call stays open, whoever holds the Reply holds it. A dropped `answer` refuses.
 pub struct Ask {
+    /// Who asks.
+    pub upstream: UpstreamId,
     pub method: Method,
     pub params: Raw,
     /// The peer's result, or its error object.

@@ -47,6 +47,10 @@ pub struct Refused {
 
 /// What a client's body holds: one message, or a batch of them (2025-03-26 only).
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every body is one message, and it is taken apart at once"
+)]
 pub enum Body {
     One(Message),
     Batch(Vec<Result<Message, Refused>>),

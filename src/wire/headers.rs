@@ -16,11 +16,14 @@ const CLOSE: &str = "?=";
 
 /// `text` as a header value: itself where it is plain ASCII that no reader would alter, else in the base64 form.
 pub fn encode(text: &str) -> Cow<'_, str> {
-    let plain = text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t'))
-        && !text.starts_with([' ', '\t'])
-        && !text.ends_with([' ', '\t'])
-        && !(text.starts_with(OPEN) && text.ends_with(CLOSE));
-    if plain { Cow::Borrowed(text) } else { Cow::Owned(format!("{OPEN}{}{CLOSE}", STANDARD.encode(text))) }
+    let sentinel = text.starts_with(OPEN) && text.ends_with(CLOSE);
+    let padded = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
+    let printable = text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t'));
+    if printable && !padded && !sentinel {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(format!("{OPEN}{}{CLOSE}", STANDARD.encode(text)))
+    }
 }
 
 /// The text that a header value stands for; `None` for characters no header may hold, and for a broken base64 form.

@@ -1,3 +1,4 @@
 //! What crosses rooms, tested against real parts.
 
+mod arrows;
 mod store;

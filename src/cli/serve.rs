@@ -1,0 +1,115 @@
+//! `plasm-mcp serve`: the gateway over HTTP.
+
+use super::settings::Settings;
+use crate::config::{LogFormat, Values};
+use crate::house::House;
+use crate::telemetry::logs;
+use std::process::ExitCode;
+
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub settings: Settings,
+    /// Serve the built-in demonstration upstream besides the configured ones
+    #[arg(long)]
+    pub demo: bool,
+}
+
+/// Serves until SIGTERM or SIGINT, then drains. Exit codes: 0 after a drain, 1 when it cannot listen, 2 for a wrong
+/// configuration.
+pub async fn run(args: Args) -> ExitCode {
+    let loaded = match args.settings.load(Values::Needed) {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            eprintln!("{error}");
+            return super::USAGE.into();
+        }
+    };
+    for warning in &loaded.warnings {
+        eprintln!("warning: {warning}");
+    }
+    let config = loaded.config;
+    if let Err(error) = logs::begin(&config.log.filter, form(config.log.format)) {
+        eprintln!("plasm-mcp: {error}");
+        return super::USAGE.into();
+    }
+    if !args.demo && config.enabled_upstreams().next().is_none() {
+        eprintln!(
+            "warning: no upstreams are configured; give --mcp-json FILE, a configuration with upstreams, or --demo"
+        );
+    }
+    let house = match House::build(&config, args.demo).await {
+        Ok(house) => house,
+        Err(error) => {
+            eprintln!("plasm-mcp: {error}");
+            let bind = matches!(error, crate::house::StartError::Bind { .. });
+            return if bind { super::FAILURE } else { super::USAGE }.into();
+        }
+    };
+    match house.address() {
+        Ok(address) => {
+            println!("{}", banner(&url(config.public_url.as_deref(), config.public_path.as_deref(), address)))
+        }
+        Err(error) => eprintln!("plasm-mcp: {error}"),
+    }
+    let budget = config.drain.budget;
+    let signals = tokio::spawn(house.lifecycle.clone().obey_signals(budget));
+    house.serve().await;
+    signals.abort();
+    super::SUCCESS.into()
+}
+
+/// The form of log lines that the configuration names.
+pub fn form(format: LogFormat) -> logs::Form {
+    match format {
+        LogFormat::Auto => logs::Form::Auto,
+        LogFormat::Text => logs::Form::Text,
+        LogFormat::Json => logs::Form::Json,
+    }
+}
+
+fn url(public: Option<&str>, path: Option<&str>, listen: std::net::SocketAddr) -> String {
+    let base = public.map_or_else(|| format!("http://{listen}"), str::to_owned);
+    format!("{base}{}", path.unwrap_or("/mcp"))
+}
+
+/// Where the gateway answers, and what to paste into a client.
+fn banner(url: &str) -> String {
+    format!(
+        r#"plasm-mcp is at {url}
+
+Cursor (.cursor/mcp.json), Claude Desktop and the MCP inspector (--config):
+{{"mcpServers": {{"plasm": {{"type": "http", "url": "{url}"}}}}}}
+
+VS Code (.vscode/mcp.json):
+{{"servers": {{"plasm": {{"type": "http", "url": "{url}"}}}}}}
+
+Claude Code:
+claude mcp add --transport http plasm {url}
+"#
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_banner_says_to_paste_is_json() {
+        let text = banner("http://127.0.0.1:8080/mcp");
+        let pastes: Vec<_> = text.lines().filter(|line| line.starts_with('{')).collect();
+        assert_eq!(pastes.len(), 2);
+        for paste in pastes {
+            let value: serde_json::Value = serde_json::from_str(paste).unwrap();
+            let servers = value.get("mcpServers").or(value.get("servers")).unwrap();
+            assert_eq!(servers["plasm"]["url"], "http://127.0.0.1:8080/mcp");
+        }
+    }
+
+    #[test]
+    fn the_url_is_the_public_one_where_there_is_one() {
+        let listen = "127.0.0.1:8080".parse().unwrap();
+        assert_eq!(url(None, None, listen), "http://127.0.0.1:8080/mcp");
+        assert_eq!(url(Some("https://a.example"), Some("/plasm/mcp"), listen), "https://a.example/plasm/mcp");
+    }
+}

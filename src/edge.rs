@@ -1,0 +1,22 @@
+//! Listeners and routes: wire in, [`Call`](crate::mcp::Call) out; [`Reply`](crate::mcp::Reply) in, wire out.
+//!
+//! The only room that knows HTTP statuses, JSON-RPC codes and what a client's era looks like. It knows nothing of
+//! upstreams: what answers is a [`Backend`](crate::mcp::Backend).
+
+pub mod answer;
+pub mod body;
+pub mod dispatch;
+pub mod era;
+pub mod fill;
+pub mod gate;
+pub mod guard;
+pub mod http;
+pub mod http_sse;
+pub mod legacy;
+pub mod listener;
+pub mod modern;
+pub mod modern_headers;
+pub mod pages;
+pub mod state;
+
+pub use gate::{Gate, Mount, Routes, Rules};

@@ -1,0 +1,54 @@
+//! Response bodies: a message whole, or a stream of server-sent events that is fed as it is read.
+
+use super::gate::Gate;
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use http::header::{self, HeaderValue};
+use http::{Response, StatusCode};
+use std::convert::Infallible;
+
+pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+const UNBUFFERED: HeaderValue = HeaderValue::from_static("no");
+const UNCACHED: HeaderValue = HeaderValue::from_static("no-cache, no-transform");
+const REPLICA: &str = "plasm-replica";
+
+/// A JSON-RPC message as the whole answer.
+pub fn json(gate: &Gate, status: StatusCode, message: Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::from(message));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    signed(gate, response)
+}
+
+/// An answer without a body.
+pub fn empty(gate: &Gate, status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    signed(gate, response)
+}
+
+/// An SSE stream of already written events. Dropping the body drops `events`: the client is gone.
+pub fn events(gate: &Gate, events: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
+    let mut response = Response::new(Body::from_stream(events.map(Ok::<_, Infallible>)));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, EVENT_STREAM);
+    headers.insert(header::CACHE_CONTROL, UNCACHED);
+    headers.insert("x-accel-buffering", UNBUFFERED);
+    signed(gate, response)
+}
+
+/// A refusal before the era is known: a JSON-RPC error without id, with the HTTP status as its code.
+pub fn refusal(gate: &Gate, status: StatusCode, why: &str) -> Response<Body> {
+    let error = super::answer::error_object(crate::wire::code::refused(status.as_u16()), why, None);
+    json(gate, status, crate::wire::envelope::write_response(None, Err(&error)))
+}
+
+fn signed(gate: &Gate, mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert(REPLICA, gate.replica.clone());
+    if gate.draining.is_cancelled() {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}

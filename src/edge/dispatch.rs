@@ -1,0 +1,162 @@
+//! From a call to its reply, whatever edge it came by: what the gateway answers itself, and the rest to the backend.
+
+use super::gate::{Gate, Mount, server_info};
+use super::{pages, state};
+use crate::mcp::{About, Age, Backend, Call, Caller, Event, Fault, Kind, Outcome, Reason, Reply};
+use crate::wire::{Era, Method, Raw, Version, json};
+use futures_util::StreamExt;
+use std::sync::Arc;
+
+/// Answers a request. Multi-round state is opened here and sealed again in what comes back.
+pub async fn run(gate: &Arc<Gate>, mount: &Mount, mut call: Call) -> Reply {
+    let modern = call.caller.version.era() == Era::Modern;
+    if let Some(kind) = Kind::of_method(&call.method) {
+        return list(gate, mount, &call, kind).await;
+    }
+    match call.method {
+        Method::Discover if modern => return discover(mount, call.caller).await,
+        Method::Ping if !modern => return Reply::result(Raw::trusted("{}")),
+        // What only the other era has.
+        Method::Ping | Method::SetLevel | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe
+            if modern =>
+        {
+            return Reply::fault(Reason::MethodNotFound);
+        }
+        Method::Discover | Method::Listen if !modern => return Reply::fault(Reason::MethodNotFound),
+        // Begun by the edge itself, or never sent by a client.
+        Method::Initialize | Method::Elicit | Method::Sample | Method::RootsList => {
+            return Reply::fault(Reason::MethodNotFound);
+        }
+        ref other if other.is_notification() => return Reply::fault(Reason::MethodNotFound),
+        _ => {}
+    }
+    if call.method.may_ask() {
+        match state::open(&gate.keyring, &call) {
+            Ok(resume) => call.resume = resume,
+            Err(reason) => return Reply::fault(reason),
+        }
+    }
+    let asked_by = call.method.may_ask().then(|| call.clone());
+    let reply = mount.backend.call(call).await;
+    match asked_by {
+        Some(call) => resealed(gate.clone(), call, reply),
+        None => reply,
+    }
+}
+
+fn resealed(gate: Arc<Gate>, call: Call, reply: Reply) -> Reply {
+    let seal = move |outcome| match outcome {
+        Outcome::InputRequired(asked) => match undeclared(&call.caller, &asked.result) {
+            Some(required) => Outcome::Error(Reason::MissingCapability(required).into()),
+            None => Outcome::InputRequired(state::seal(&gate.keyring, &call, asked)),
+        },
+        other => other,
+    };
+    match reply {
+        Reply::One(outcome) => Reply::One(seal(outcome)),
+        Reply::Stream(events) => Reply::Stream(
+            events
+                .map(move |event| match event {
+                    Event::Done(outcome) => Event::Done(seal(outcome)),
+                    other => other,
+                })
+                .boxed(),
+        ),
+    }
+}
+
+/// The capabilities that the questions in `result` need and the client did not declare, as an object.
+fn undeclared(caller: &Caller, result: &Raw) -> Option<Raw> {
+    let view = crate::wire::results::ResultView::of(result);
+    let asks = view.input_requests?;
+    let text = result.text();
+    let mut missing = serde_json::Map::new();
+    for ask in json::lax_members(text, asks.start).unwrap_or_default() {
+        let method = json::lax_members(text, ask.value.start)
+            .ok()
+            .and_then(|members| members.into_iter().find(|m| m.is("method")))
+            .and_then(|m| json::string(text, &m.value).map(|name| Method::parse(&name)));
+        if let Some(method) = method.filter(|m| !caller.client.answers(m))
+            && let Some(key) = capability_of(&method)
+        {
+            missing.insert(key.to_owned(), serde_json::json!({}));
+        }
+    }
+    (!missing.is_empty()).then(|| Raw::of(&missing))
+}
+
+/// The client capability that a server request needs.
+pub fn capability_of(ask: &Method) -> Option<&'static str> {
+    match ask {
+        Method::Elicit => Some("elicitation"),
+        Method::Sample => Some("sampling"),
+        Method::RootsList => Some("roots"),
+        _ => None,
+    }
+}
+
+async fn list(gate: &Gate, mount: &Mount, call: &Call, kind: Kind) -> Reply {
+    let params = &call.params;
+    let cursor = match &params.cursor {
+        Some(span) if &params.raw.text()[span.start as usize..span.end as usize] == b"null" => None,
+        Some(span) => match params.raw.string(span) {
+            Some(cursor) => Some(cursor),
+            None => return Reply::fault(Reason::InvalidParams("\"cursor\" must be a string".into())),
+        },
+        None => None,
+    };
+    // Later pages follow the list that the first one began.
+    let age = if cursor.is_some() { Age::Known } else { Age::Fresh };
+    let listing = tokio::select! {
+        biased;
+        () = call.cancel.cancelled() => return Reply::fault(Reason::Cancelled),
+        listing = mount.backend.list(call.caller.clone(), kind, age) => listing,
+    };
+    match listing {
+        Ok(listing) => {
+            match pages::page(&gate.keyring, &call.caller, &listing, cursor.as_deref(), gate.rules.page_items)
+            {
+                Ok(page) => Reply::result(page),
+                Err(reason) => Reply::fault(reason),
+            }
+        }
+        Err(fault) => Reply::fault(fault),
+    }
+}
+
+async fn discover(mount: &Mount, caller: Arc<Caller>) -> Reply {
+    let about = match mount.backend.about(caller).await {
+        Ok(about) => about,
+        Err(fault) => return Reply::fault(fault),
+    };
+    let mut result = described(&about);
+    let versions: Vec<_> = Version::ALL.iter().map(|v| v.as_str()).collect();
+    let scope: &[u8] = if about.private { b"\"private\"" } else { b"\"public\"" };
+    result.insert_member(0, "cacheScope", scope);
+    result.insert_member(0, "ttlMs", about.ttl_ms.to_string().as_bytes());
+    result.insert_member(0, "supportedVersions", Raw::of(&versions).text());
+    Reply::result(result)
+}
+
+/// The result of `initialize` at `version`.
+pub async fn handshake(backend: &dyn Backend, caller: Arc<Caller>) -> Result<Raw, Fault> {
+    let version = caller.version;
+    let about = backend.about(caller).await?;
+    let mut result = described(&about);
+    result.insert_member(0, "serverInfo", server_info().text());
+    result.insert_member(0, "protocolVersion", json::quote(version.as_str()).as_bytes());
+    Ok(result)
+}
+
+fn described(about: &About) -> Raw {
+    let mut result = Raw::trusted("{}");
+    result.insert_member(0, "capabilities", &about.capabilities.to_bytes());
+    if let Some(instructions) = &about.instructions {
+        result.insert_member(0, "instructions", json::quote(instructions).as_bytes());
+    }
+    if !about.missing.is_empty() {
+        let ids: Vec<_> = about.missing.iter().map(|id| id.as_str()).collect();
+        result.insert_member(0, "_meta", Raw::of(&serde_json::json!({"plasm/missing": ids})).text());
+    }
+    result
+}

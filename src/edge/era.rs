@@ -1,0 +1,94 @@
+//! Which era a request belongs to, decided once, in the order of PROTOCOL's *Eras*.
+
+use crate::wire::headers::{self, HeaderError};
+use crate::wire::params::Params;
+use crate::wire::{Era, Method, Version};
+use http::HeaderMap;
+
+/// How a single message is to be taken.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Its `_meta` says what it speaks. Faults in it are modern errors; it is never retried as legacy.
+    Modern,
+    /// `initialize`: begins a legacy session.
+    Handshake,
+    /// Names a legacy session; the version that the session negotiated wins.
+    Session,
+    /// A modern version header without modern `_meta`.
+    ModernWithoutMeta,
+    /// Legacy without a session: served from the principal alone.
+    Sessionless(Version),
+    /// A version header that cannot be read, or names a version we do not know.
+    BadVersion,
+}
+
+/// Decides for a request, notification or response. `method` is `None` for a response.
+pub fn decide(map: &HeaderMap, method: Option<&Method>, params: Option<&Params>) -> Taken {
+    if params.and_then(|p| p.meta.as_ref()).is_some_and(|m| m.is_modern()) {
+        return Taken::Modern;
+    }
+    if method == Some(&Method::Initialize) {
+        return Taken::Handshake;
+    }
+    let version = version_header(map);
+    if map.contains_key(headers::SESSION_ID) {
+        // Claude sends a modern header on a session that negotiated a legacy version (B114): the session knows better.
+        // A version that we do not know at all is refused.
+        return if version.is_ok() { Taken::Session } else { Taken::BadVersion };
+    }
+    match version {
+        Ok(Some(v)) if v.era() == Era::Modern => Taken::ModernWithoutMeta,
+        Ok(v) => Taken::Sessionless(v.unwrap_or(Version::UNSAID)),
+        Err(_) => Taken::BadVersion,
+    }
+}
+
+/// The version that the header names. Errors: it is given twice and differs, or names nothing that we know.
+pub fn version_header(map: &HeaderMap) -> Result<Option<Version>, HeaderError> {
+    match headers::folded(map, headers::PROTOCOL_VERSION)? {
+        None => Ok(None),
+        Some(text) => Version::parse(text).map(Some).ok_or(HeaderError::Malformed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Message, envelope, meta};
+    use bytes::Bytes;
+
+    #[test]
+    fn the_era_is_decided_in_the_order_of_the_protocol() {
+        let modern = &*format!(r#"{{"_meta":{{"{}":"2026-07-28"}}}}"#, meta::VERSION);
+        let plain = r#"{"_meta":{"progressToken":1}}"#;
+        let sid = ("mcp-session-id", "s");
+        let version = |v: &'static str| ("mcp-protocol-version", v);
+        let table = [
+            ("tools/list", modern, vec![sid, version("2025-11-25")], Taken::Modern),
+            ("initialize", modern, vec![], Taken::Modern),
+            ("initialize", "{}", vec![sid, version("1999-01-01")], Taken::Handshake),
+            ("tools/list", plain, vec![sid, version("2026-07-28")], Taken::Session),
+            ("tools/list", plain, vec![sid], Taken::Session),
+            ("tools/list", plain, vec![sid, version("1999-01-01")], Taken::BadVersion),
+            ("tools/list", plain, vec![version("2026-07-28")], Taken::ModernWithoutMeta),
+            ("tools/list", plain, vec![version("2025-06-18")], Taken::Sessionless(Version::V2025_06_18)),
+            (
+                "tools/list",
+                plain,
+                vec![version("2025-11-25, 2025-11-25")],
+                Taken::Sessionless(Version::V2025_11_25),
+            ),
+            ("tools/list", plain, vec![], Taken::Sessionless(Version::V2025_03_26)),
+            ("tools/list", plain, vec![version("x")], Taken::BadVersion),
+        ];
+        for (method, params, map, want) in table {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+            let Ok(Message::Request(r)) = envelope::read(Bytes::from(text), 128) else { panic!("{method}") };
+            let map: HeaderMap = map
+                .into_iter()
+                .map(|(k, v)| (http::HeaderName::from_bytes(k.as_bytes()).unwrap(), v.parse().unwrap()))
+                .collect();
+            assert_eq!(decide(&map, Some(&r.method), Some(&r.params)), want, "{method} {params} {map:?}");
+        }
+    }
+}

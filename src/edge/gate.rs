@@ -1,0 +1,82 @@
+//! What all edges of a pod share: the profiles that answer, the rules of the listeners, and the rooms behind them.
+
+use crate::mcp::{Backend, Principal};
+use crate::sealing::Keyring;
+use crate::store::Store;
+use crate::wire::Raw;
+use arc_swap::ArcSwap;
+use http::HeaderValue;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A profile as it is served: its name and what answers for it.
+pub struct Mount {
+    /// `""` for the default profile at `/mcp`.
+    pub name: Arc<str>,
+    pub backend: Arc<dyn Backend>,
+}
+
+/// The profiles by name. Replaced as a whole when the configuration changes.
+#[derive(Default)]
+pub struct Routes {
+    pub mounts: HashMap<Arc<str>, Arc<Mount>>,
+}
+
+/// The rules of the client side, from the configuration.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    pub request_bytes: usize,
+    pub header_bytes: usize,
+    pub depth: u16,
+    pub page_items: usize,
+    /// Most calls in flight in this pod.
+    pub calls: usize,
+    pub call: Duration,
+    pub header_read: Duration,
+    pub body_read: Duration,
+    /// A POST without an answer after this time becomes an SSE stream.
+    pub open_after: Duration,
+    /// Longest silence on a stream before a comment line.
+    pub keep_alive: Duration,
+    /// Whether legacy requests without a session id are served.
+    pub sessionless: bool,
+    /// Whether modern `_meta` under a legacy version header is followed rather than refused.
+    pub follow_meta: bool,
+    /// Admitted `Host` and `Origin` values; `*` admits any.
+    pub hosts: Vec<String>,
+    pub origins: Vec<String>,
+    /// A second path at which the endpoint answers, besides `/mcp`.
+    pub public_path: Option<String>,
+    /// Request headers that some upstream wants forwarded.
+    pub forward: Vec<http::HeaderName>,
+}
+
+pub struct Gate {
+    pub routes: ArcSwap<Routes>,
+    pub rules: Rules,
+    pub store: Arc<dyn Store>,
+    pub keyring: Arc<Keyring>,
+    /// This pod's name on every response: `Plasm-Replica`.
+    pub replica: HeaderValue,
+    /// Who everyone is while no login is configured.
+    pub anonymous: Arc<Principal>,
+    /// A place for each call in flight in this pod.
+    pub places: Arc<tokio::sync::Semaphore>,
+    /// Set when the pod begins to end: streams close, and answers ask to close the connection.
+    pub draining: tokio_util::sync::CancellationToken,
+}
+
+impl Gate {
+    pub fn mount(&self, profile: &str) -> Option<Arc<Mount>> {
+        self.routes.load().mounts.get(profile).cloned()
+    }
+}
+
+/// Our own name and version, as results carry it.
+pub fn server_info() -> &'static Raw {
+    static INFO: std::sync::OnceLock<Raw> = std::sync::OnceLock::new();
+    INFO.get_or_init(|| {
+        Raw::of(&serde_json::json!({"name": "plasm-mcp", "title": "plasm-mcp gateway", "version": env!("CARGO_PKG_VERSION")}))
+    })
+}

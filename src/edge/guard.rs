@@ -1,0 +1,107 @@
+//! What is refused before a message is read: foreign origins and hosts, wrong media types; and CORS.
+
+use super::gate::Rules;
+use http::header::{self, HeaderName, HeaderValue};
+use http::{HeaderMap, StatusCode};
+
+/// Refuses a request by its `Host` (421) or `Origin` (403): a page in a browser must not reach a server on loopback
+/// by a name that its author controls (2026-07-28 transports, *Security*; DNS rebinding).
+pub fn admit(
+    rules: &Rules,
+    map: &HeaderMap,
+    authority: Option<&str>,
+) -> Result<(), (StatusCode, &'static str)> {
+    let host = map.get(header::HOST).and_then(|h| h.to_str().ok()).or(authority);
+    if !host.is_some_and(|h| is_listed(&rules.hosts, h) || is_loopback(h)) {
+        return Err((
+            StatusCode::MISDIRECTED_REQUEST,
+            "this host is not served here; list it in allowed_hosts",
+        ));
+    }
+    let Some(origin) = map.get(header::ORIGIN) else { return Ok(()) };
+    let origin = origin.to_str().unwrap_or_default();
+    let bare = origin.split_once("://").map(|(_, rest)| rest);
+    if is_listed(&rules.origins, origin) || bare.is_some_and(is_loopback) {
+        Ok(())
+    } else {
+        Err((StatusCode::FORBIDDEN, "this origin is not admitted; list it in allowed_origins"))
+    }
+}
+
+fn is_listed(list: &[String], value: &str) -> bool {
+    list.iter()
+        .any(|l| l == "*" || l.eq_ignore_ascii_case(value) || l.eq_ignore_ascii_case(without_port(value)))
+}
+
+fn without_port(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !host.ends_with(':') => host,
+        _ => authority,
+    }
+}
+
+fn is_loopback(authority: &str) -> bool {
+    let host = without_port(authority).trim_matches(['[', ']']);
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+const EXPOSED: HeaderValue = HeaderValue::from_static(
+    "Mcp-Session-Id, WWW-Authenticate, MCP-Protocol-Version, Plasm-Replica, Retry-After",
+);
+const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
+const ALWAYS_ALLOWED: &str =
+    "authorization, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id";
+
+/// Adds what a browser needs to read an answer. The origin was admitted before.
+pub fn cors(origin: Option<HeaderValue>, out: &mut HeaderMap) {
+    let Some(origin) = origin else { return };
+    out.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    out.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+    out.append(header::VARY, HeaderValue::from_static("Origin"));
+}
+
+/// The answer's headers to a preflight request: any `Mcp-*` header is allowed, whatever a tool names its parameters.
+pub fn preflight(map: &HeaderMap, out: &mut HeaderMap) {
+    let asked = map
+        .get(header::ACCESS_CONTROL_REQUEST_HEADERS)
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default()
+        .split(',')
+        .map(|name| name.trim().to_ascii_lowercase())
+        .filter(|name| name.starts_with("mcp-") && HeaderName::from_bytes(name.as_bytes()).is_ok());
+    let mut allowed = ALWAYS_ALLOWED.to_owned();
+    for name in asked.filter(|n| !ALWAYS_ALLOWED.contains(n.as_str())).collect::<Vec<_>>() {
+        allowed.push_str(", ");
+        allowed.push_str(&name);
+    }
+    out.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+    out.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    if let Ok(allowed) = allowed.parse() {
+        out.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_admitted_in_all_its_spellings_and_look_alikes_are_not() {
+        for good in ["localhost", "LOCALHOST:8080", "127.0.0.1:1", "[::1]:80", "127.9.9.9"] {
+            assert!(is_loopback(good), "{good}");
+        }
+        for bad in
+            ["localhost.evil.example", "127.0.0.1.evil.example", "evil.example:80", "0.0.0.0", "", "10.0.0.1"]
+        {
+            assert!(!is_loopback(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn listed_hosts_match_with_and_without_their_port() {
+        let list = ["mcp.example.com".to_owned(), "b.example:8443".to_owned()];
+        assert!(is_listed(&list, "MCP.example.com:443") && is_listed(&list, "b.example:8443"));
+        assert!(!is_listed(&list, "b.example:1") && !is_listed(&list, "amcp.example.com"));
+    }
+}

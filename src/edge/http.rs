@@ -1,0 +1,244 @@
+//! One HTTP request: where it goes, whether it is admitted, what era it is.
+
+use super::era::{self, Taken};
+use super::gate::{Gate, Mount};
+use super::modern_headers::Misformed;
+use super::{body, guard, modern};
+use crate::wire::envelope::Body as Content;
+use crate::wire::{Message, Refused, code, envelope, headers};
+use axum::body::Body;
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue};
+use http::{HeaderMap, Method as Verb, Request, Response, StatusCode, request};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use std::sync::Arc;
+
+/// What a path names.
+#[derive(Debug, PartialEq, Eq)]
+enum Place<'a> {
+    /// The MCP endpoint of a profile; `""` is the default one.
+    Endpoint(&'a str),
+    /// The event stream of HTTP+SSE (2024-11-05), and where its messages are sent.
+    Sse(&'a str),
+    Message(&'a str),
+    Health,
+    Nowhere,
+}
+
+/// Answers any request on the public listener.
+pub async fn serve(gate: Arc<Gate>, request: Request<Body>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let origin = parts.headers.get(header::ORIGIN).cloned();
+    let mut response =
+        match guard::admit(&gate.rules, &parts.headers, parts.uri.authority().map(|a| a.as_str())) {
+            Ok(()) => route(gate.clone(), parts, body).await,
+            Err((status, why)) => return body::refusal(&gate, status, why),
+        };
+    guard::cors(origin, response.headers_mut());
+    response
+}
+
+async fn route(gate: Arc<Gate>, parts: request::Parts, body: Body) -> Response<Body> {
+    let path = parts.uri.path().to_owned();
+    let place = place(gate.rules.public_path.as_deref(), &path);
+    let profile = match place {
+        Place::Health if parts.method == Verb::GET => return health(&gate),
+        Place::Health => return not_allowed(&gate, "GET"),
+        Place::Nowhere => return body::refusal(&gate, StatusCode::NOT_FOUND, "no such endpoint"),
+        Place::Endpoint(profile) | Place::Sse(profile) | Place::Message(profile) => profile,
+    };
+    if parts.method == Verb::OPTIONS {
+        let mut response = body::empty(&gate, StatusCode::NO_CONTENT);
+        guard::preflight(&parts.headers, response.headers_mut());
+        return response;
+    }
+    let Some(mount) = gate.mount(profile) else {
+        return body::refusal(&gate, StatusCode::NOT_FOUND, "no such profile");
+    };
+    match (place, parts.method.clone()) {
+        (Place::Endpoint(_), Verb::POST) => post(gate, mount, parts.headers, body).await,
+        (Place::Endpoint(_), Verb::GET) => super::legacy::get(gate, mount, parts.headers).await,
+        (Place::Endpoint(_), Verb::DELETE) => super::legacy::delete(gate, mount, parts.headers).await,
+        (Place::Endpoint(_), _) => not_allowed(&gate, "GET, POST, DELETE"),
+        (Place::Sse(_), Verb::GET) => super::http_sse::open(gate, mount, &parts).await,
+        (Place::Message(_), Verb::POST) => match received(&gate, &parts.headers, body).await {
+            Ok(text) => super::http_sse::message(gate, mount, &parts, text).await,
+            Err(refusal) => refusal,
+        },
+        (Place::Sse(_), _) => not_allowed(&gate, "GET"),
+        (_, _) => not_allowed(&gate, "POST"),
+    }
+}
+
+/// `/mcp`, `/mcp/{profile}`, the public path in their place, and the HTTP+SSE pair at the root and under each; all
+/// with or without a trailing slash, for a redirect would lose bodies and tokens on the way.
+fn place<'a>(public: Option<&str>, path: &'a str) -> Place<'a> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let below = |base: &str| {
+        path.strip_prefix(base).filter(|rest| !base.is_empty() && (rest.is_empty() || rest.starts_with('/')))
+    };
+    let rest = match public.and_then(|p| below(p.trim_end_matches('/'))).or_else(|| below("/mcp")) {
+        Some(rest) => rest,
+        None => {
+            return match path {
+                "/health" => Place::Health,
+                "/sse" => Place::Sse(""),
+                "/message" => Place::Message(""),
+                _ => Place::Nowhere,
+            };
+        }
+    };
+    let mut parts = rest.trim_start_matches('/').split('/');
+    match (parts.next().unwrap_or_default(), parts.next(), parts.next()) {
+        ("sse", None, _) => Place::Sse(""),
+        ("message", None, _) => Place::Message(""),
+        (profile, None, _) => Place::Endpoint(profile),
+        (profile, Some("sse"), None) => Place::Sse(profile),
+        (profile, Some("message"), None) => Place::Message(profile),
+        _ => Place::Nowhere,
+    }
+}
+
+fn health(gate: &Gate) -> Response<Body> {
+    body::json(gate, StatusCode::OK, Bytes::from_static(b"{\"status\":\"ok\"}"))
+}
+
+/// 405 with what is allowed, at once.
+pub fn not_allowed(gate: &Gate, allow: &'static str) -> Response<Body> {
+    let mut response = body::refusal(gate, StatusCode::METHOD_NOT_ALLOWED, "this method is not allowed here");
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+    response
+}
+
+async fn post(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap, body: Body) -> Response<Body> {
+    if !headers::accepts(&map, "application", "json") && !headers::accepts(&map, "text", "event-stream") {
+        let why = "Accept must admit application/json and text/event-stream";
+        return body::refusal(&gate, StatusCode::NOT_ACCEPTABLE, why);
+    }
+    let text = match received(&gate, &map, body).await {
+        Ok(text) => text,
+        Err(refusal) => return refusal,
+    };
+    let message = match envelope::read_body(text, gate.rules.depth) {
+        Ok(Content::One(message)) => message,
+        Ok(Content::Batch(batch)) => return super::legacy::batch(gate, mount, map, batch).await,
+        Err(refused) => return malformed(&gate, &refused),
+    };
+    let (method, params) = match &message {
+        Message::Request(r) => (Some(&r.method), Some(&r.params)),
+        Message::Notification(n) => (Some(&n.method), Some(&n.params)),
+        Message::Response(_) => (None, None),
+    };
+    match era::decide(&map, method, params) {
+        Taken::Modern => modern::answer(gate, mount, map, message).await,
+        Taken::ModernWithoutMeta => {
+            let why = format!("_meta must carry {:?}", crate::wire::meta::VERSION);
+            modern::misformed(
+                &gate,
+                id_of(&message),
+                Misformed { code: code::INVALID_PARAMS, why, data: None },
+            )
+        }
+        Taken::BadVersion => {
+            let why = "MCP-Protocol-Version names no version that is known here";
+            malformed(
+                &gate,
+                &Refused { id: id_of(&message).cloned(), code: code::INVALID_REQUEST, why: why.into() },
+            )
+        }
+        Taken::Handshake => super::legacy::initialize(gate, mount, map, message).await,
+        Taken::Session => super::legacy::post(gate, mount, map, message).await,
+        Taken::Sessionless(version) => super::legacy::sessionless(gate, mount, map, message, version).await,
+    }
+}
+
+fn id_of(message: &Message) -> Option<&crate::wire::Id> {
+    match message {
+        Message::Request(r) => Some(&r.id),
+        Message::Response(r) => r.id.as_ref(),
+        Message::Notification(_) => None,
+    }
+}
+
+/// HTTP 400 with the JSON-RPC error of a text that is no message.
+pub fn malformed(gate: &Gate, refused: &Refused) -> Response<Body> {
+    let error = super::answer::error_object(refused.code, &refused.why, None);
+    body::json(gate, StatusCode::BAD_REQUEST, envelope::write_response(refused.id.as_ref(), Err(&error)))
+}
+
+/// The whole body, within the limits of size and time.
+async fn received(gate: &Gate, map: &HeaderMap, body: Body) -> Result<Bytes, Response<Body>> {
+    if !headers::is_json(map) {
+        return Err(body::refusal(
+            gate,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "Content-Type must be application/json",
+        ));
+    }
+    let limit = gate.rules.request_bytes;
+    let length = map.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|n| n > limit as u64) {
+        return Err(too_large(gate, limit));
+    }
+    match tokio::time::timeout(gate.rules.body_read, Limited::new(body, limit).collect()).await {
+        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Err(e)) if e.is::<LengthLimitError>() => Err(too_large(gate, limit)),
+        Ok(Err(_)) => Err(body::refusal(gate, StatusCode::BAD_REQUEST, "the body broke off")),
+        Err(_) => {
+            Err(closing(body::refusal(gate, StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")))
+        }
+    }
+}
+
+fn too_large(gate: &Gate, limit: usize) -> Response<Body> {
+    // What is left of the body is not read: the connection cannot serve another request.
+    closing(body::refusal(
+        gate,
+        StatusCode::PAYLOAD_TOO_LARGE,
+        &format!("the body is larger than {limit} bytes"),
+    ))
+}
+
+fn closing(mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// The client's headers that the configuration forwards to some upstream.
+pub fn forwarded(gate: &Gate, map: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+    let wanted = gate.rules.forward.iter();
+    wanted.flat_map(|name| map.get_all(name).iter().map(|value| (name.clone(), value.clone()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_answer_under_each_path_with_and_without_the_slash() {
+        let public = Some("/plasm/mcp");
+        let table = [
+            ("/mcp", Place::Endpoint("")),
+            ("/mcp/", Place::Endpoint("")),
+            ("/mcp/dev", Place::Endpoint("dev")),
+            ("/mcp/dev/", Place::Endpoint("dev")),
+            ("/plasm/mcp", Place::Endpoint("")),
+            ("/plasm/mcp/dev", Place::Endpoint("dev")),
+            ("/plasm/mcp/dev/sse", Place::Sse("dev")),
+            ("/mcp/sse", Place::Sse("")),
+            ("/mcp/message", Place::Message("")),
+            ("/mcp/dev/message", Place::Message("dev")),
+            ("/sse", Place::Sse("")),
+            ("/message", Place::Message("")),
+            ("/health", Place::Health),
+            ("/mcpx", Place::Nowhere),
+            ("/", Place::Nowhere),
+            ("", Place::Nowhere),
+            ("/mcp/a/b/c", Place::Nowhere),
+        ];
+        for (path, want) in table {
+            assert_eq!(place(public, path), want, "{path}");
+        }
+        assert_eq!(place(None, "/plasm/mcp"), Place::Nowhere);
+    }
+}

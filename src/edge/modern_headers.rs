@@ -1,0 +1,114 @@
+//! The headers of a modern request, held against its body (2026-07-28 transports, *Server Validation*).
+
+use super::gate::Rules;
+use crate::mcp::{Backend, Caller, Kind};
+use crate::wire::headers::{self, HeaderError};
+use crate::wire::params::Params;
+use crate::wire::{Era, Method, Raw, Version, code, param_headers};
+use http::HeaderMap;
+use serde_json::json;
+
+/// A fault in the request's own form: always HTTP 400.
+#[derive(Debug)]
+pub struct Misformed {
+    pub code: i32,
+    pub why: String,
+    pub data: Option<serde_json::Value>,
+}
+
+fn mismatch(why: impl Into<String>) -> Misformed {
+    Misformed { code: code::HEADER_MISMATCH, why: why.into(), data: None }
+}
+
+fn params_fault(why: impl Into<String>) -> Misformed {
+    Misformed { code: code::INVALID_PARAMS, why: why.into(), data: None }
+}
+
+/// The version of a modern request, once its `_meta` and version header are in order. The second value tells that
+/// header and body differed and the configuration says to follow the body.
+pub fn version(rules: &Rules, map: &HeaderMap, params: &Params) -> Result<(Version, bool), Misformed> {
+    let meta = params.meta.as_ref().ok_or_else(|| params_fault("_meta is missing"))?;
+    let said = meta.version.as_ref().and_then(|span| params.raw.string(span));
+    let said = said
+        .ok_or_else(|| params_fault(format!("_meta must carry a string {:?}", crate::wire::meta::VERSION)))?;
+    let header = match headers::folded(map, headers::PROTOCOL_VERSION) {
+        Ok(Some(header)) => header,
+        Ok(None) => return Err(mismatch("the MCP-Protocol-Version header is missing")),
+        Err(e) => return Err(mismatch(format!("MCP-Protocol-Version: {e}"))),
+    };
+    let legacy_header = Version::parse(header).is_some_and(|v| v.era() == Era::Legacy);
+    let mixed = header != said;
+    if mixed && !(rules.follow_meta && legacy_header) {
+        return Err(mismatch("MCP-Protocol-Version differs from the version in _meta"));
+    }
+    let version = Version::parse(&said).filter(|v| v.era() == Era::Modern).ok_or_else(|| Misformed {
+        code: code::UNSUPPORTED_VERSION,
+        why: "unsupported protocol version".into(),
+        data: Some(json!({"supported": Version::ALL.map(|v| v.as_str()), "requested": said})),
+    })?;
+    match &meta.capabilities {
+        Some(span) if params.raw.text()[span.start as usize] == b'{' => Ok((version, mixed)),
+        _ => Err(params_fault(format!("_meta must carry an object {:?}", crate::wire::meta::CAPABILITIES))),
+    }
+}
+
+/// `Mcp-Method` and `Mcp-Name` against the body. `lenient` (a mixed version header that is followed) lets them be
+/// absent, never different.
+pub fn names(map: &HeaderMap, method: &Method, params: &Params, lenient: bool) -> Result<(), Misformed> {
+    match headers::folded(map, headers::METHOD) {
+        Ok(Some(header)) if header == method.as_str() => {}
+        Ok(None) if lenient => {}
+        Ok(None) => return Err(mismatch("the Mcp-Method header is missing")),
+        Ok(Some(_)) => return Err(mismatch("Mcp-Method differs from the method in the body")),
+        Err(e) => return Err(mismatch(format!("Mcp-Method: {e}"))),
+    }
+    let (field, what) = match method {
+        Method::ToolsCall | Method::PromptsGet => (&params.name, "name"),
+        Method::ResourcesRead => (&params.uri, "uri"),
+        Method::TasksGet | Method::TasksUpdate | Method::TasksCancel | Method::TasksResult => {
+            (&params.task_id, "taskId")
+        }
+        _ => return Ok(()),
+    };
+    let body =
+        params.string(field).ok_or_else(|| params_fault(format!("params must carry a string {what:?}")))?;
+    match headers::decoded(map, headers::NAME) {
+        Ok(Some(header)) if header == body => Ok(()),
+        Ok(None) if lenient => Ok(()),
+        Ok(None) => Err(mismatch("the Mcp-Name header is missing")),
+        Ok(Some(_)) => Err(mismatch(format!("Mcp-Name differs from params.{what}"))),
+        Err(e @ (HeaderError::Differing | HeaderError::Malformed)) => Err(mismatch(format!("Mcp-Name: {e}"))),
+    }
+}
+
+/// `Mcp-Param-*` against the arguments of a tool whose schema asks for them. Lists where the tool is not known yet.
+pub async fn params(
+    backend: &dyn Backend,
+    caller: &std::sync::Arc<Caller>,
+    map: &HeaderMap,
+    params: &Params,
+    lenient: bool,
+) -> Result<(), Misformed> {
+    let Some(name) = params.name() else { return Ok(()) };
+    let known = match backend.known(caller, Kind::Tool) {
+        Some(known) => Some(known),
+        None => backend.list(caller.clone(), Kind::Tool, crate::mcp::Age::Known).await.ok(),
+    };
+    let Some(item) = known.as_ref().and_then(|k| k.find(&name)).filter(|i| !i.headers.is_empty()) else {
+        return Ok(());
+    };
+    let arguments =
+        params.arguments.as_ref().map_or_else(|| Raw::trusted("{}"), |span| params.raw.part(span));
+    for param in item.headers.iter() {
+        let shown = param.header.as_str();
+        let header = headers::decoded(map, shown).map_err(|e| mismatch(format!("{shown}: {e}")))?;
+        match (header, param_headers::argument(&arguments, &param.path)) {
+            (None, None) => {}
+            (Some(header), Some(argument)) if param_headers::agree(&header, &argument) => {}
+            (None, Some(_)) if lenient => {}
+            (None, Some(_)) => return Err(mismatch(format!("{shown} is missing"))),
+            (Some(_), _) => return Err(mismatch(format!("{shown} differs from the argument"))),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! Puts the rooms together: from the configuration to a gateway that serves, and to its end.
+
+mod rules;
+
+use crate::config::Config;
+use crate::demo::Demo;
+use crate::edge::listener::{self, Bounds};
+use crate::edge::{Gate, Mount, Routes};
+use crate::lifecycle::Lifecycle;
+use crate::mcp::Backend;
+use crate::sealing::{KeyError, KeyMaterial, Keyring};
+use crate::store::{Memory, PodId, Store};
+use crate::{admin, auth};
+use arc_swap::ArcSwap;
+use http::HeaderValue;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+/// Bytes that the memory store may hold: some 200,000 idle sessions, and bounded whatever happens.
+const MEMORY_STORE: usize = 512 << 20;
+
+/// Why the gateway could not start. Each says which setting to look at.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("{what} {address}: {error}")]
+    Bind { what: &'static str, address: SocketAddr, error: std::io::Error },
+    #[error("sealing.keys[{index}]: {error}")]
+    Key { index: usize, error: KeyError },
+    #[error("{key}: {why}")]
+    Setting { key: String, why: String },
+}
+
+/// A gateway that listens. Dropping it ends nothing: its tasks run until the lifecycle says so.
+pub struct House {
+    pub gate: Arc<Gate>,
+    pub lifecycle: Lifecycle,
+    public: TcpListener,
+    admin: Option<TcpListener>,
+}
+
+impl House {
+    /// Builds the rooms and binds the listeners. `demo` adds the built-in upstream.
+    pub async fn build(config: &Config, demo: bool) -> Result<House, StartError> {
+        let public = bind("listen", config.listen).await?;
+        let admin = bind("admin_listen", config.admin_listen).await?;
+        let lifecycle = Lifecycle::default();
+        let gate = Arc::new(gate(config, demo, &lifecycle)?);
+        Ok(House { gate, lifecycle, public, admin: Some(admin) })
+    }
+
+    /// Where clients reach it.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.public.local_addr()
+    }
+
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().and_then(|l| l.local_addr().ok())
+    }
+
+    /// Serves until the lifecycle ends it.
+    pub async fn serve(self) {
+        let House { gate, lifecycle, public, admin } = self;
+        let bounds = Bounds { head: gate.rules.header_bytes, head_time: gate.rules.header_read };
+        let probes = lifecycle.clone();
+        let admin = async {
+            if let Some(listener) = admin {
+                let answer = move |request| {
+                    let lifecycle = probes.clone();
+                    async move { admin::answer(&lifecycle, &request) }
+                };
+                // Probes are answered to the very end.
+                listener::serve(listener, bounds, answer, lifecycle.over.clone(), lifecycle.over.clone())
+                    .await;
+            }
+        };
+        lifecycle.set_ready();
+        let over = lifecycle.over.clone();
+        let public = async {
+            listener::public(public, gate, lifecycle.draining.clone(), lifecycle.over.clone()).await;
+            over.cancel();
+        };
+        tokio::join!(public, admin);
+    }
+}
+
+async fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|error| StartError::Bind { what, address, error })
+}
+
+/// What all edges share, stdio included.
+pub fn gate(config: &Config, demo: bool, lifecycle: &Lifecycle) -> Result<Gate, StartError> {
+    let store: Arc<dyn Store> = Arc::new(Memory::new(MEMORY_STORE));
+    let keyring = Arc::new(keyring(config)?);
+    let rules = rules::of(config)?;
+    let replica = PodId::random();
+    let replica = HeaderValue::from_str(replica.as_str()).expect("a pod's name is letters and digits");
+    let mut routes = Routes::default();
+    if demo {
+        let backend: Arc<dyn Backend> = Arc::new(Demo::default());
+        routes.mounts.insert("".into(), Arc::new(Mount { name: "".into(), backend }));
+    }
+    Ok(Gate {
+        routes: ArcSwap::from_pointee(routes),
+        places: Arc::new(Semaphore::new(rules.calls)),
+        rules,
+        store,
+        keyring,
+        replica,
+        anonymous: auth::anonymous(),
+        draining: lifecycle.draining.clone(),
+    })
+}
+
+fn keyring(config: &Config) -> Result<Keyring, StartError> {
+    if config.sealing.keys.is_empty() {
+        return Ok(Keyring::random());
+    }
+    let setting = |index, why: String| StartError::Setting { key: format!("sealing.keys[{index}]"), why };
+    let keys = config.sealing.keys.iter().enumerate().map(|(index, key)| {
+        let secret = key.reveal().map_err(|e| setting(index, e.to_string()))?;
+        KeyMaterial::from_text(&secret).map_err(|error| StartError::Key { index, error })
+    });
+    Keyring::new(keys.collect::<Result<Vec<_>, _>>()?).map_err(|error| StartError::Key { index: 0, error })
+}

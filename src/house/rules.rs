@@ -1,0 +1,55 @@
+//! The client side's rules, from the configuration.
+
+use super::StartError;
+use crate::config::{Config, MixedVersionHeader};
+use crate::edge::Rules;
+use http::HeaderName;
+use http::header::{AUTHORIZATION, COOKIE};
+
+/// Errors: a header that may not or cannot be forwarded.
+pub fn of(config: &Config) -> Result<Rules, StartError> {
+    let Config { limits, timeouts, streams, .. } = config;
+    let mut forward: Vec<HeaderName> = Vec::new();
+    for (id, upstream) in config.enabled_upstreams() {
+        for (n, name) in upstream.forward_headers.iter().enumerate() {
+            let setting = |why: &str| StartError::Setting {
+                key: format!("upstreams.{id}.forward_headers[{n}]"),
+                why: format!("{name:?} {why}"),
+            };
+            let name: HeaderName = name.parse().map_err(|_| setting("is not a header name"))?;
+            if name == AUTHORIZATION || name == COOKIE {
+                return Err(setting("is the client's own credential and is never forwarded"));
+            }
+            if !forward.contains(&name) {
+                forward.push(name);
+            }
+        }
+    }
+    let mut hosts = config.allowed_hosts.clone();
+    let mut origins = config.allowed_origins.clone();
+    if let Some(url) = &config.public_url {
+        origins.push(url.clone());
+        hosts.extend(url.split_once("://").map(|(_, authority)| authority.to_owned()));
+    }
+    if !config.listen.ip().is_unspecified() {
+        hosts.push(config.listen.to_string());
+    }
+    Ok(Rules {
+        request_bytes: limits.request_bytes,
+        header_bytes: limits.header_bytes,
+        depth: limits.json_depth.try_into().unwrap_or(u16::MAX),
+        page_items: limits.page_items as usize,
+        calls: limits.concurrent_calls as usize,
+        call: timeouts.call,
+        header_read: timeouts.header_read,
+        body_read: timeouts.body_read,
+        open_after: streams.open_after,
+        keep_alive: streams.keep_alive,
+        sessionless: config.legacy.sessionless,
+        follow_meta: config.compat.mixed_version_header == MixedVersionHeader::FollowMeta,
+        hosts,
+        origins,
+        public_path: config.public_path.clone(),
+        forward,
+    })
+}

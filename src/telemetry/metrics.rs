@@ -1,0 +1,93 @@
+//! Prometheus metrics. Every label has a bounded set of values, whatever clients and upstreams send.
+
+use prometheus::{Encoder, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
+use std::sync::OnceLock;
+
+pub struct Metrics {
+    registry: Registry,
+    /// Calls answered, by era, method and outcome.
+    pub calls: IntCounterVec,
+    /// Calls in flight in this pod.
+    pub in_flight: IntGauge,
+    /// Open streams, by kind: `get`, `listen`, `post`, `sse`.
+    pub streams: IntGaugeVec,
+    /// Legacy sessions opened and ended, by what happened.
+    pub sessions: IntCounterVec,
+    /// Whether an upstream answers: 1 or 0.
+    pub upstream_up: IntGaugeVec,
+    /// Requests sent upstream, by upstream and how they ended.
+    pub upstream_requests: IntCounterVec,
+    /// Lists served without a part, by the upstream whose part it was.
+    pub list_parts_missing: IntCounterVec,
+    /// Requests refused before they became calls, by HTTP status.
+    pub refused: IntCounterVec,
+    /// Requests that deviate from the specification and were served by a switch of the configuration.
+    pub compat: IntCounterVec,
+}
+
+/// This process's metrics.
+pub fn metrics() -> &'static Metrics {
+    static METRICS: OnceLock<Metrics> = OnceLock::new();
+    METRICS.get_or_init(Metrics::new)
+}
+
+impl Metrics {
+    fn new() -> Metrics {
+        let registry = Registry::new();
+        let counters = |name: &str, help: &str, labels: &[&str]| {
+            let vec =
+                IntCounterVec::new(Opts::new(name, help), labels).expect("the name and labels are valid");
+            registry.register(Box::new(vec.clone())).expect("each name is registered once");
+            vec
+        };
+        let gauges = |name: &str, help: &str, labels: &[&str]| {
+            let vec = IntGaugeVec::new(Opts::new(name, help), labels).expect("the name and labels are valid");
+            registry.register(Box::new(vec.clone())).expect("each name is registered once");
+            vec
+        };
+        let in_flight = IntGauge::new("plasm_calls_in_flight", "Calls in flight in this pod.")
+            .expect("the name is valid");
+        registry.register(Box::new(in_flight.clone())).expect("each name is registered once");
+        Metrics {
+            calls: counters("plasm_calls_total", "Calls answered.", &["era", "method", "outcome"]),
+            in_flight,
+            streams: gauges("plasm_streams", "Open streams.", &["kind"]),
+            sessions: counters("plasm_sessions_total", "Legacy sessions, by event.", &["event"]),
+            upstream_up: gauges("plasm_upstream_up", "Whether an upstream answers.", &["upstream"]),
+            upstream_requests: counters(
+                "plasm_upstream_requests_total",
+                "Requests sent upstream.",
+                &["upstream", "outcome"],
+            ),
+            list_parts_missing: counters(
+                "plasm_list_parts_missing_total",
+                "Lists served without an upstream's part.",
+                &["upstream"],
+            ),
+            refused: counters(
+                "plasm_requests_refused_total",
+                "Requests refused before dispatch.",
+                &["status"],
+            ),
+            compat: counters("plasm_compat_total", "Deviating requests served by a switch.", &["switch"]),
+            registry,
+        }
+    }
+
+    /// The text exposition format.
+    pub fn exposition(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut out).expect("a vector takes any text");
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_is_counted_is_exposed() {
+        super::metrics().compat.with_label_values(&["test"]).inc();
+        let text = String::from_utf8(super::metrics().exposition()).unwrap();
+        assert!(text.contains("plasm_compat_total{switch=\"test\"} 1"), "{text}");
+    }
+}
