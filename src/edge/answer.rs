@@ -1,6 +1,7 @@
 //! What an outcome looks like on the wire: JSON-RPC codes and HTTP statuses by era, in this one place.
 
 use crate::mcp::{Fault, Outcome, Reason};
+use crate::telemetry::metrics;
 use crate::wire::{Era, Method, Raw, Version, code, json};
 use http::StatusCode;
 use serde_json::{Value, json as value};
@@ -28,6 +29,9 @@ impl Rendered {
 /// Renders the outcome of `method` for a client that speaks `version`. Results pass as they are (what a modern client
 /// needs in them is filled in by [`fill`](super::fill)); `InputRequired` must have been resealed before.
 pub fn render(version: Version, method: &Method, outcome: Outcome) -> Rendered {
+    let era = if version.era() == Era::Modern { "modern" } else { "legacy" };
+    let name = if matches!(method, Method::Other(_)) { "other" } else { method.as_str() };
+    metrics().calls.with_label_values(&[era, name, word(&outcome)]).inc();
     match outcome {
         Outcome::Result(result) => Rendered::ok(result),
         Outcome::InputRequired(asked) if version.era() == Era::Modern => Rendered::ok(asked.result),
@@ -37,6 +41,16 @@ pub fn render(version: Version, method: &Method, outcome: Outcome) -> Rendered {
         }
         Outcome::Error(Fault::Upstream(error)) => upstream_error(version, method, error),
         Outcome::Error(Fault::Ours(reason)) => ours(version, method, reason),
+    }
+}
+
+/// An outcome as a label.
+fn word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Result(_) => "ok",
+        Outcome::InputRequired(_) => "input_required",
+        Outcome::Error(Fault::Upstream(_)) => "upstream_error",
+        Outcome::Error(Fault::Ours(reason)) => reason.word(),
     }
 }
 

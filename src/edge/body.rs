@@ -1,6 +1,7 @@
 //! Response bodies: a message whole, or a stream of server-sent events that is fed as it is read.
 
 use super::gate::Gate;
+use crate::telemetry::metrics;
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
@@ -29,9 +30,19 @@ pub fn empty(gate: &Gate, status: StatusCode) -> Response<Body> {
     signed(gate, response)
 }
 
-/// An SSE stream of already written events. Dropping the body drops `events`: the client is gone.
-pub fn events(gate: &Gate, events: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
-    let mut response = Response::new(Body::from_stream(events.map(Ok::<_, Infallible>)));
+/// An SSE stream of already written events. Dropping the body drops `events`: the client is gone. `kind` is the
+/// stream's label among the metrics: `post`, `listen`, `get` or `sse`.
+pub fn events(
+    gate: &Gate,
+    kind: &'static str,
+    events: impl Stream<Item = Bytes> + Send + 'static,
+) -> Response<Body> {
+    let open = Open::new(kind);
+    let counted = events.map(move |event| {
+        let _counted = &open;
+        Ok::<_, Infallible>(event)
+    });
+    let mut response = Response::new(Body::from_stream(counted));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, EVENT_STREAM);
     headers.insert(header::CACHE_CONTROL, UNCACHED);
@@ -42,7 +53,25 @@ pub fn events(gate: &Gate, events: impl Stream<Item = Bytes> + Send + 'static) -
 /// A refusal before the era is known: a JSON-RPC error without id, with the HTTP status as its code.
 pub fn refusal(gate: &Gate, status: StatusCode, why: &str) -> Response<Body> {
     let error = super::answer::error_object(crate::wire::code::refused(status.as_u16()), why, None);
+    metrics().refused.with_label_values(&[status.as_str()]).inc();
     json(gate, status, crate::wire::envelope::write_response(None, Err(&error)))
+}
+
+/// An open stream, counted while it lives.
+struct Open(prometheus::IntGauge);
+
+impl Open {
+    fn new(kind: &'static str) -> Open {
+        let gauge = metrics().streams.with_label_values(&[kind]);
+        gauge.inc();
+        Open(gauge)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 fn signed(gate: &Gate, mut response: Response<Body>) -> Response<Body> {

@@ -3,6 +3,7 @@
 use super::gate::{Gate, Mount, server_info};
 use super::{pages, state};
 use crate::mcp::{About, Age, Backend, Call, Caller, Event, Fault, Kind, Outcome, Reason, Reply};
+use crate::telemetry::metrics;
 use crate::wire::{Era, Method, Raw, Version, json};
 use futures_util::StreamExt;
 use std::sync::Arc;
@@ -114,6 +115,9 @@ async fn list(gate: &Gate, mount: &Mount, call: &Call, kind: Kind) -> Reply {
     };
     match listing {
         Ok(listing) => {
+            for part in &listing.missing {
+                metrics().list_parts_missing.with_label_values(&[part.as_str()]).inc();
+            }
             match pages::page(&gate.keyring, &call.caller, &listing, cursor.as_deref(), gate.rules.page_items)
             {
                 Ok(page) => Reply::result(page),

@@ -4,6 +4,7 @@ use super::gate::{Gate, Mount};
 use super::modern_headers::{self, Misformed};
 use super::{answer, body, dispatch, fill};
 use crate::mcp::{Ask, Call, Caller, Client, Event, Note, Outcome, Reason, Reply};
+use crate::telemetry::metrics;
 use crate::wire::params::Params;
 use crate::wire::sse::{self, SseEvent};
 use crate::wire::{Id, Message, Method, Raw, Request, envelope, headers, meta};
@@ -65,6 +66,7 @@ async fn read(
     modern_headers::names(map, &method, &params, mixed)?;
     let client = Arc::new(described(gate, map, &params));
     if mixed {
+        metrics().compat.with_label_values(&["mixed_version_header"]).inc();
         tracing::warn!(client = client.name(), "a legacy version header over modern _meta was followed");
     }
     let session = Arc::new(Unkept("modern".into()));
@@ -113,11 +115,12 @@ async fn respond(gate: Arc<Gate>, mount: Arc<Mount>, call: Call, id: Id, can_str
     let opened =
         if can_stream { tokio::time::timeout(soon, &mut first).await } else { Ok(first.as_mut().await) };
     let outcome = match opened {
-        Err(_) => return body::events(&gate, writer.stream(Waiting::First(first))),
+        Err(_) => return body::events(&gate, "post", writer.stream(Waiting::First(first))),
         Ok((Some(Event::Done(outcome)), _)) => outcome,
         Ok((Some(Event::Ask(ask)), _)) => writer.refusal(&ask),
         Ok((first, rest)) if can_stream => {
-            return body::events(&gate, writer.stream(Waiting::Events(first, rest)));
+            let kind = if writer.method == Method::Listen { "listen" } else { "post" };
+            return body::events(&gate, kind, writer.stream(Waiting::Events(first, rest)));
         }
         // The client takes one JSON body alone: what precedes the outcome is let go, and nothing can be asked.
         Ok((first, rest)) => Reply::Stream(stream::iter(first).chain(rest).boxed()).outcome().await,

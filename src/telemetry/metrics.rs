@@ -1,14 +1,12 @@
 //! Prometheus metrics. Every label has a bounded set of values, whatever clients and upstreams send.
 
-use prometheus::{Encoder, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 use std::sync::OnceLock;
 
 pub struct Metrics {
     registry: Registry,
     /// Calls answered, by era, method and outcome.
     pub calls: IntCounterVec,
-    /// Calls in flight in this pod.
-    pub in_flight: IntGauge,
     /// Open streams, by kind: `get`, `listen`, `post`, `sse`.
     pub streams: IntGaugeVec,
     /// Legacy sessions opened and ended, by what happened.
@@ -45,12 +43,8 @@ impl Metrics {
             registry.register(Box::new(vec.clone())).expect("each name is registered once");
             vec
         };
-        let in_flight = IntGauge::new("plasm_calls_in_flight", "Calls in flight in this pod.")
-            .expect("the name is valid");
-        registry.register(Box::new(in_flight.clone())).expect("each name is registered once");
         Metrics {
             calls: counters("plasm_calls_total", "Calls answered.", &["era", "method", "outcome"]),
-            in_flight,
             streams: gauges("plasm_streams", "Open streams.", &["kind"]),
             sessions: counters("plasm_sessions_total", "Legacy sessions, by event.", &["event"]),
             upstream_up: gauges("plasm_upstream_up", "Whether an upstream answers.", &["upstream"]),
