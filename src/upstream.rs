@@ -4,6 +4,8 @@
 //! Session state is reached through [`mcp::Session`](crate::mcp::Session) alone.
 
 pub mod channel;
+pub mod child;
 pub mod client;
 pub mod lines;
+pub mod pool;
 pub mod transport;

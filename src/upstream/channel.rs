@@ -193,7 +193,7 @@ impl Core {
                     tracing::warn!(upstream = %self.name, size, "dropped a notification of no call over the limit");
                 } else if let Some(standing) = &state.standing {
                     // Nobody listens: then nobody missed it.
-                    let _ = standing.send(Incoming { message, at: None });
+                    let _ = standing.send(Incoming { message: *message, at: None });
                 }
             }
         }

@@ -51,7 +51,7 @@ pub(super) enum Turn {
     /// The upstream gets this, at once.
     Say(Bytes),
     /// The message belongs to no request.
-    Standing(Message),
+    Standing(Box<Message>),
 }
 
 impl Flights {
@@ -180,9 +180,9 @@ impl Flights {
             },
             (Method::LogMessage, None) => match self.of_one_caller() {
                 Some(id) => id,
-                None => return Turn::Standing(Message::Notification(note)),
+                None => return Turn::Standing(Box::new(Message::Notification(note))),
             },
-            _ => return Turn::Standing(Message::Notification(note)),
+            _ => return Turn::Standing(Box::new(Message::Notification(note))),
         };
         let may_be_lost = matches!(note.method, Method::Progress | Method::LogMessage);
         if self.give(&id, Message::Notification(note), size) || may_be_lost {
