@@ -8,4 +8,5 @@ pub mod child;
 pub mod client;
 pub mod lines;
 pub mod pool;
+pub mod sse_client;
 pub mod transport;

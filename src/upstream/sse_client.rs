@@ -1,0 +1,167 @@
+//! HTTP+SSE of 2024-11-05, the client's side: one GET whose stream brings all that the upstream says, and a POST for
+//! each message to it. The same multiplexer as for children stands on it; a stream that ends is the channel's end.
+
+mod endpoint;
+mod post;
+
+use super::channel::{Channel, MessageLimits, Outbound};
+use super::client::HttpClient;
+use super::pool::{Start, Started};
+use super::transport::{Sent, Transport, TransportError};
+use crate::mcp::UpstreamId;
+use crate::wire::sse::{Decoder, SseEvent};
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Method, Request, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use post::Post;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// An upstream's `/sse` address and how it is spoken to.
+#[derive(Clone)]
+pub struct SseSpec {
+    pub name: UpstreamId,
+    pub url: Uri,
+    /// Sent with every request: the configuration's own headers, credentials among them.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    pub client: HttpClient,
+    pub limits: MessageLimits,
+    /// Longest time from the request to the `endpoint` event.
+    pub start_timeout: Duration,
+}
+
+impl Start for SseSpec {
+    fn start(&self, stop: CancellationToken) -> Sent<Started> {
+        let spec = self.clone();
+        Box::pin(async move {
+            let silent = |_| TransportError::Unreachable("no endpoint event came in time".into());
+            timeout(spec.start_timeout, spec.open(stop)).await.map_err(silent)?
+        })
+    }
+}
+
+impl SseSpec {
+    async fn open(&self, stop: CancellationToken) -> Result<Started, TransportError> {
+        let mut request = Request::new(Full::default());
+        *request.uri_mut() = self.url.clone();
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        for (name, value) in &self.headers {
+            request.headers_mut().insert(name, value.clone());
+        }
+        let response = self.client.request(request).await.map_err(unreachable)?;
+        if !response.status().is_success() {
+            return Err(TransportError::Refused { status: response.status().as_u16(), error: None });
+        }
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        if !kind.split(';').next().is_some_and(|k| k.trim().eq_ignore_ascii_case("text/event-stream")) {
+            return Err(TransportError::Garbage("its answer is no event stream".into()));
+        }
+        let decoder = Decoder::new(self.limits.bytes);
+        let mut events = Events { body: response.into_body(), decoder };
+        let (channel, outbound) = Channel::new(self.name.as_str(), self.limits);
+        let place = loop {
+            let mut place = None;
+            for event in events.next().await? {
+                match event.event.as_deref() {
+                    Some("endpoint") if place.is_none() => place = Some(self.place(&event)?),
+                    _ => take(&channel, event),
+                }
+            }
+            if let Some(place) = place {
+                break place;
+            }
+        };
+        tracing::debug!(upstream = %self.name, "HTTP+SSE stream opened");
+        let post = Post { client: self.client.clone(), place, headers: self.headers.clone() };
+        let run = run(events, Arc::new(post), channel.clone(), outbound, stop);
+        Ok(Started { channel, run: Box::pin(run) })
+    }
+
+    /// Where messages are posted to: of the same origin as the stream, for our credential goes there.
+    fn place(&self, event: &SseEvent) -> Result<Uri, TransportError> {
+        let said = std::str::from_utf8(&event.data).unwrap_or_default();
+        endpoint::resolve(&self.url, said).map_err(|why| {
+            tracing::warn!(upstream = %self.name, why, "refused the endpoint that the upstream named");
+            TransportError::Garbage(why.into())
+        })
+    }
+}
+
+struct Events {
+    body: Incoming,
+    decoder: Decoder,
+}
+
+impl Events {
+    /// The next events, one or more. Errors: the stream ended, or an event is over the limit. Cancel safe.
+    async fn next(&mut self) -> Result<Vec<SseEvent>, TransportError> {
+        loop {
+            let frame = self.body.frame().await.ok_or(TransportError::Broken)?;
+            let Ok(data) = frame.map_err(|_| TransportError::Broken)?.into_data() else { continue };
+            let events = self.decoder.push(&data).map_err(|long| TransportError::TooLarge(long.0))?;
+            if !events.is_empty() {
+                return Ok(events);
+            }
+        }
+    }
+}
+
+fn take(channel: &Channel, event: SseEvent) {
+    if matches!(event.event.as_deref(), None | Some("message")) && !event.data.is_empty() {
+        channel.take(event.data);
+    }
+}
+
+async fn run(
+    mut events: Events,
+    post: Arc<Post>,
+    channel: Arc<Channel>,
+    outbound: Outbound,
+    stop: CancellationToken,
+) {
+    let reading = async {
+        loop {
+            match events.next().await {
+                Ok(events) => events.into_iter().for_each(|event| take(&channel, event)),
+                Err(why) => return why,
+            }
+        }
+    };
+    let why = tokio::select! {
+        why = reading => why,
+        () = post::all(post, channel.clone(), outbound) => TransportError::Broken,
+        () = channel.gone() => TransportError::Broken,
+        () = stop.cancelled() => TransportError::Broken,
+    };
+    channel.end(why);
+}
+
+/// Why a request got no response. The client's own words may hold addresses, which are the log's alone.
+fn unreachable(why: hyper_util::client::legacy::Error) -> TransportError {
+    tracing::debug!(error = ?why, "no response");
+    if why.is_connect() {
+        TransportError::Unreachable("no connection".into())
+    } else {
+        TransportError::Broken
+    }
+}
+
+/// A request that carries `message` to `place`.
+fn carrying(
+    place: &Uri,
+    message: Bytes,
+    headers: impl Iterator<Item = (HeaderName, HeaderValue)>,
+) -> Request<Full<Bytes>> {
+    let mut request = Request::new(Full::new(message));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = place.clone();
+    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in headers {
+        request.headers_mut().insert(name, value);
+    }
+    request
+}
