@@ -18,5 +18,6 @@ pub mod modern;
 pub mod modern_headers;
 pub mod pages;
 pub mod state;
+pub mod writer;
 
 pub use gate::{Gate, Mount, Routes, Rules};

@@ -8,6 +8,7 @@ pub mod demo;
 pub mod edge;
 pub mod house;
 pub mod lifecycle;
+pub mod lines;
 pub mod mcp;
 pub mod sealing;
 pub mod store;

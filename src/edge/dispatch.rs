@@ -5,8 +5,38 @@ use super::{pages, state};
 use crate::mcp::{About, Age, Backend, Call, Caller, Event, Fault, Kind, Outcome, Reason, Reply};
 use crate::telemetry::metrics;
 use crate::wire::{Era, Method, Raw, Version, json};
-use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, stream};
 use std::sync::Arc;
+
+/// What follows the first event of a reply.
+pub type Events = BoxStream<'static, Event>;
+
+/// Runs a call up to its first event. A place among the calls in flight is held until the outcome.
+pub async fn begin(gate: Arc<Gate>, mount: Arc<Mount>, call: Call) -> (Option<Event>, Events) {
+    let standing = call.method == Method::Listen;
+    let place = match gate.places.clone().try_acquire_owned() {
+        Ok(place) => place,
+        Err(_) => {
+            let upstream = mount.backend.id().clone();
+            let busy = Outcome::Error(Reason::Busy { upstream }.into());
+            return (Some(Event::Done(busy)), stream::empty().boxed());
+        }
+    };
+    match run(&gate, &mount, call).await {
+        Reply::One(outcome) => (Some(Event::Done(outcome)), stream::empty().boxed()),
+        Reply::Stream(mut events) => {
+            let first = events.next().await;
+            // A standing stream costs no place: it works for nobody while it waits.
+            let place = (!standing).then_some(place);
+            let rest = events.map(move |event| {
+                let _held = &place;
+                event
+            });
+            (first, rest.boxed())
+        }
+    }
+}
 
 /// Answers a request. Multi-round state is opened here and sealed again in what comes back.
 pub async fn run(gate: &Arc<Gate>, mount: &Mount, mut call: Call) -> Reply {

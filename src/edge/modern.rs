@@ -1,17 +1,18 @@
 //! The modern HTTP edge (2026-07-28 Streamable HTTP): every request stands alone; closing its answer cancels it.
 
+use super::body;
+use super::dispatch::{self, Events};
 use super::gate::{Gate, Mount};
 use super::modern_headers::{self, Misformed};
-use super::{answer, body, dispatch, fill};
-use crate::mcp::{Ask, Call, Caller, Client, Event, Note, Outcome, Reason, Reply};
+use super::writer::Writer;
+use crate::mcp::{Call, Caller, Client, Event, Outcome, Reason, Reply};
 use crate::telemetry::metrics;
 use crate::wire::params::Params;
 use crate::wire::sse::{self, SseEvent};
-use crate::wire::{Id, Message, Method, Raw, Request, envelope, headers, meta};
+use crate::wire::{Id, Message, Method, Raw, Request, headers, meta};
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt, stream};
 use http::{HeaderMap, Response, StatusCode};
 use std::sync::Arc;
@@ -50,8 +51,7 @@ fn not_ours(why: &str) -> Misformed {
 
 /// The answer to a modern version header without modern `_meta`, and to other faults of form.
 pub fn misformed(gate: &Gate, id: Option<&Id>, fault: Misformed) -> Response<Body> {
-    let error = answer::error_object(fault.code, &fault.why, fault.data);
-    body::json(gate, StatusCode::BAD_REQUEST, envelope::write_response(id, Err(&error)))
+    body::json(gate, StatusCode::BAD_REQUEST, fault.message(id))
 }
 
 /// Checks headers and `_meta`, and makes the call.
@@ -64,7 +64,11 @@ async fn read(
     let Request { method, params, .. } = request;
     let (version, mixed) = modern_headers::version(&gate.rules, map, &params)?;
     modern_headers::names(map, &method, &params, mixed)?;
-    let client = Arc::new(described(gate, map, &params));
+    let client = Arc::new(Client {
+        user_agent: map.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok()).map(Into::into),
+        headers: super::http::forwarded(gate, map),
+        ..described(&params)
+    });
     if mixed {
         metrics().compat.with_label_values(&["mixed_version_header"]).inc();
         tracing::warn!(client = client.name(), "a legacy version header over modern _meta was followed");
@@ -92,8 +96,8 @@ async fn read(
     Ok((call, method))
 }
 
-/// The client as this request's `_meta` describes it.
-fn described(gate: &Gate, map: &HeaderMap, params: &Params) -> Client {
+/// The client as this request's `_meta` describes it. What HTTP headers say of it is not in there.
+pub fn described(params: &Params) -> Client {
     let field = |pick: fn(&meta::Meta) -> &Option<crate::wire::Span>| {
         params.meta.as_ref().and_then(|m| pick(m).as_ref()).map(|span| params.raw.part(span))
     };
@@ -101,122 +105,58 @@ fn described(gate: &Gate, map: &HeaderMap, params: &Params) -> Client {
     Client {
         info: object(field(|m| &m.client_info)),
         capabilities: object(field(|m| &m.capabilities)),
-        user_agent: map.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok()).map(Into::into),
-        headers: super::http::forwarded(gate, map),
+        ..Client::default()
     }
 }
 
 /// One JSON body where the outcome comes alone and soon; an SSE stream as soon as something precedes it, or silence
 /// would make a proxy give up.
 async fn respond(gate: Arc<Gate>, mount: Arc<Mount>, call: Call, id: Id, can_stream: bool) -> Response<Body> {
-    let writer = Writer { gate: gate.clone(), caller: call.caller.clone(), method: call.method.clone(), id };
+    let write = Writer::new(&call, id);
     let soon = gate.rules.open_after;
-    let mut first = first_event(gate.clone(), mount, call).boxed();
+    let mut first = dispatch::begin(gate.clone(), mount, call).boxed();
     let opened =
         if can_stream { tokio::time::timeout(soon, &mut first).await } else { Ok(first.as_mut().await) };
     let outcome = match opened {
-        Err(_) => return body::events(&gate, "post", writer.stream(Waiting::First(first))),
+        Err(_) => {
+            let streamed = Streamed { gate: gate.clone(), write };
+            return body::events(&gate, "post", streamed.stream(Waiting::First(first)));
+        }
         Ok((Some(Event::Done(outcome)), _)) => outcome,
-        Ok((Some(Event::Ask(ask)), _)) => writer.refusal(&ask),
+        Ok((Some(Event::Ask(ask)), _)) => write.refusal(&ask),
         Ok((first, rest)) if can_stream => {
-            let kind = if writer.method == Method::Listen { "listen" } else { "post" };
-            return body::events(&gate, kind, writer.stream(Waiting::Events(first, rest)));
+            let kind = if *write.method() == Method::Listen { "listen" } else { "post" };
+            let streamed = Streamed { gate: gate.clone(), write };
+            return body::events(&gate, kind, streamed.stream(Waiting::Events(first, rest)));
         }
         // The client takes one JSON body alone: what precedes the outcome is let go, and nothing can be asked.
         Ok((first, rest)) => Reply::Stream(stream::iter(first).chain(rest).boxed()).outcome().await,
     };
-    let (status, message) = writer.outcome(outcome);
+    let (status, message) = write.outcome(outcome);
     body::json(&gate, status, message)
 }
 
-type Events = BoxStream<'static, Event>;
-type First = BoxFuture<'static, (Option<Event>, Events)>;
-
-/// Runs the call up to its first event. A place among the calls in flight is held until the outcome.
-async fn first_event(gate: Arc<Gate>, mount: Arc<Mount>, call: Call) -> (Option<Event>, Events) {
-    let standing = call.method == Method::Listen;
-    let place = match gate.places.clone().try_acquire_owned() {
-        Ok(place) => place,
-        Err(_) => {
-            let upstream = mount.backend.id().clone();
-            return (
-                Some(Event::Done(Outcome::Error(Reason::Busy { upstream }.into()))),
-                stream::empty().boxed(),
-            );
-        }
-    };
-    match dispatch::run(&gate, &mount, call).await {
-        Reply::One(outcome) => (Some(Event::Done(outcome)), stream::empty().boxed()),
-        Reply::Stream(mut events) => {
-            let first = events.next().await;
-            // A standing stream costs no place: it works for nobody while it waits.
-            let place = (!standing).then_some(place);
-            let rest = events.map(move |event| {
-                let _held = &place;
-                event
-            });
-            (first, rest.boxed())
-        }
-    }
-}
+type Begun = BoxFuture<'static, (Option<Event>, Events)>;
 
 enum Waiting {
-    First(First),
+    First(Begun),
     Events(Option<Event>, Events),
     Over,
 }
 
-/// Writes one call's events for its client.
-struct Writer {
+/// One call's events as an SSE stream for its client.
+struct Streamed {
     gate: Arc<Gate>,
-    caller: Arc<Caller>,
-    method: Method,
-    id: Id,
+    write: Writer,
 }
 
-impl Writer {
-    fn outcome(&self, outcome: Outcome) -> (StatusCode, Bytes) {
-        let mut rendered = answer::render(self.caller.version, &self.method, outcome);
-        rendered.outcome = rendered.outcome.map(|result| fill::modern(&self.method, result));
-        (rendered.status, envelope::write_response(Some(&self.id), rendered.as_ref()))
-    }
-
-    fn note(&self, note: Note) -> Bytes {
-        let mut params = note.params;
-        if self.method == Method::Listen {
-            params = subscribed(params, &self.id);
-        }
-        envelope::write_notification(&note.method, &params)
-    }
-
-    /// The end of a standing stream that this pod closes (2026-07-28 subscriptions, *Graceful Closure*).
-    fn closure(&self) -> Bytes {
-        let mut own = Raw::trusted("{}");
-        own.insert_member(0, meta::SUBSCRIPTION_ID, self.id.token());
-        let mut result = Raw::trusted(r#"{"resultType":"complete"}"#);
-        result.insert_member(0, "_meta", &own.to_bytes());
-        let result = fill::modern(&self.method, result);
-        envelope::write_response(Some(&self.id), Ok(&result))
-    }
-
-    /// A question of a legacy upstream cannot be asked of a modern client while the call is open: the call ends with
-    /// an answer that says so, at once.
-    fn refusal(&self, ask: &Ask) -> Outcome {
-        let reason = if self.caller.client.answers(&ask.method) {
-            Reason::CannotBridge { upstream: ask.upstream.clone(), ask: ask.method.clone() }
-        } else {
-            let key = dispatch::capability_of(&ask.method).unwrap_or("experimental");
-            Reason::MissingCapability(Raw::of(&serde_json::json!({key: {}})))
-        };
-        Outcome::Error(reason.into())
-    }
-
+impl Streamed {
     fn stream(self, state: Waiting) -> impl futures_util::Stream<Item = Bytes> + Send {
         // A stream that opens because nothing came says so at once, for the proxies on the way.
         let opening = matches!(state, Waiting::First(_)).then(|| Bytes::from_static(sse::COMMENT));
-        let lines = stream::unfold((self, state), |(writer, state)| async move {
-            let (bytes, state) = writer.step(state).await?;
-            Some((bytes, (writer, state)))
+        let lines = stream::unfold((self, state), |(streamed, state)| async move {
+            let (bytes, state) = streamed.step(state).await?;
+            Some((bytes, (streamed, state)))
         });
         stream::iter(opening).chain(lines)
     }
@@ -225,6 +165,7 @@ impl Writer {
     async fn step(&self, state: Waiting) -> Option<(Bytes, Waiting)> {
         let comment = Bytes::from_static(sse::COMMENT);
         let quiet = self.gate.rules.keep_alive;
+        let standing = *self.write.method() == Method::Listen;
         let (event, rest) = match state {
             Waiting::Over => return None,
             Waiting::Events(Some(event), rest) => (Some(event), rest),
@@ -234,42 +175,28 @@ impl Writer {
             },
             Waiting::Events(None, mut rest) => tokio::select! {
                 event = rest.next() => (event, rest),
-                () = self.gate.draining.cancelled(), if self.method == Method::Listen => {
-                    return Some((data(self.closure()), Waiting::Over));
+                () = self.gate.draining.cancelled(), if standing => {
+                    return Some((data(self.write.closure()), Waiting::Over));
                 }
                 () = tokio::time::sleep(quiet) => return Some((comment, Waiting::Events(None, rest))),
             },
         };
         Some(match event {
-            Some(Event::Note(note)) => (data(self.note(note)), Waiting::Events(None, rest)),
-            Some(Event::Ask(ask)) => (data(self.outcome(self.refusal(&ask)).1), Waiting::Over),
-            Some(Event::Done(outcome)) if self.method == Method::Listen => match outcome {
-                Outcome::Error(_) => (data(self.outcome(outcome).1), Waiting::Over),
-                _ => (data(self.closure()), Waiting::Over),
+            Some(Event::Note(note)) => (data(self.write.note(note)), Waiting::Events(None, rest)),
+            Some(Event::Ask(ask)) => (data(self.write.outcome(self.write.refusal(&ask)).1), Waiting::Over),
+            Some(Event::Done(outcome)) if standing => match outcome {
+                Outcome::Error(_) => (data(self.write.outcome(outcome).1), Waiting::Over),
+                _ => (data(self.write.closure()), Waiting::Over),
             },
-            Some(Event::Done(outcome)) => (data(self.outcome(outcome).1), Waiting::Over),
+            Some(Event::Done(outcome)) => (data(self.write.outcome(outcome).1), Waiting::Over),
             // A backend that ends its stream without an outcome has lost the call.
-            None => (data(self.outcome(Outcome::Error(Reason::Cancelled.into())).1), Waiting::Over),
+            None => (data(self.write.outcome(Outcome::Error(Reason::Cancelled.into())).1), Waiting::Over),
         })
     }
 }
 
 fn data(message: Bytes) -> Bytes {
     sse::write(&SseEvent { data: message, ..SseEvent::default() })
-}
-
-/// Adds the subscription's id to a notification's `_meta` (2026-07-28 subscriptions, *Receiving Notifications*).
-fn subscribed(params: Raw, id: &Id) -> Raw {
-    match Params::read(params) {
-        Ok(mut params) => {
-            match params.meta.as_ref().and_then(|m| m.subscription_id.clone()) {
-                Some(span) => params.raw.edit(span, id.token().clone()),
-                None => params.add_meta(&[(meta::SUBSCRIPTION_ID, id.token().clone())]),
-            }
-            params.raw
-        }
-        Err(_) => Raw::trusted("{}"),
-    }
 }
 
 /// Keeps nothing: stands in until the session room's pooled identity is here.

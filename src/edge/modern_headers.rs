@@ -4,9 +4,11 @@ use super::gate::Rules;
 use crate::mcp::{Backend, Caller, Kind};
 use crate::wire::headers::{self, HeaderError};
 use crate::wire::params::Params;
-use crate::wire::{Era, Method, Raw, Version, code, param_headers};
+use crate::wire::{Era, Id, Method, Raw, Version, code, envelope, param_headers};
+use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::json;
+use std::borrow::Cow;
 
 /// A fault in the request's own form: always HTTP 400.
 #[derive(Debug)]
@@ -14,6 +16,14 @@ pub struct Misformed {
     pub code: i32,
     pub why: String,
     pub data: Option<serde_json::Value>,
+}
+
+impl Misformed {
+    /// The error response to the request.
+    pub fn message(self, id: Option<&Id>) -> Bytes {
+        let error = super::answer::error_object(self.code, &self.why, self.data);
+        envelope::write_response(id, Err(&error))
+    }
 }
 
 fn mismatch(why: impl Into<String>) -> Misformed {
@@ -27,10 +37,7 @@ fn params_fault(why: impl Into<String>) -> Misformed {
 /// The version of a modern request, once its `_meta` and version header are in order. The second value tells that
 /// header and body differed and the configuration says to follow the body.
 pub fn version(rules: &Rules, map: &HeaderMap, params: &Params) -> Result<(Version, bool), Misformed> {
-    let meta = params.meta.as_ref().ok_or_else(|| params_fault("_meta is missing"))?;
-    let said = meta.version.as_ref().and_then(|span| params.raw.string(span));
-    let said = said
-        .ok_or_else(|| params_fault(format!("_meta must carry a string {:?}", crate::wire::meta::VERSION)))?;
+    let said = said(params)?;
     let header = match headers::folded(map, headers::PROTOCOL_VERSION) {
         Ok(Some(header)) => header,
         Ok(None) => return Err(mismatch("the MCP-Protocol-Version header is missing")),
@@ -41,15 +48,29 @@ pub fn version(rules: &Rules, map: &HeaderMap, params: &Params) -> Result<(Versi
     if mixed && !(rules.follow_meta && legacy_header) {
         return Err(mismatch("MCP-Protocol-Version differs from the version in _meta"));
     }
+    Ok((spoken(params)?, mixed))
+}
+
+/// The version of a modern request by its `_meta` alone, which must be in order: what decides where there are no headers.
+pub fn spoken(params: &Params) -> Result<Version, Misformed> {
+    let said = said(params)?;
     let version = Version::parse(&said).filter(|v| v.era() == Era::Modern).ok_or_else(|| Misformed {
         code: code::UNSUPPORTED_VERSION,
         why: "unsupported protocol version".into(),
         data: Some(json!({"supported": Version::ALL.map(|v| v.as_str()), "requested": said})),
     })?;
-    match &meta.capabilities {
-        Some(span) if params.raw.text()[span.start as usize] == b'{' => Ok((version, mixed)),
+    match params.meta.as_ref().and_then(|meta| meta.capabilities.as_ref()) {
+        Some(span) if params.raw.text()[span.start as usize] == b'{' => Ok(version),
         _ => Err(params_fault(format!("_meta must carry an object {:?}", crate::wire::meta::CAPABILITIES))),
     }
+}
+
+fn said(params: &Params) -> Result<Cow<'_, str>, Misformed> {
+    let meta = params.meta.as_ref().ok_or_else(|| params_fault("_meta is missing"))?;
+    meta.version
+        .as_ref()
+        .and_then(|span| params.raw.string(span))
+        .ok_or_else(|| params_fault(format!("_meta must carry a string {:?}", crate::wire::meta::VERSION)))
 }
 
 /// `Mcp-Method` and `Mcp-Name` against the body. `lenient` (a mixed version header that is followed) lets them be

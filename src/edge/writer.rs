@@ -1,0 +1,82 @@
+//! What a call's client is told, message by message, whatever carries the messages: its outcome, its notifications, the
+//! end of a standing stream. Knows nothing of HTTP but the status that an outcome would have.
+
+use super::{answer, dispatch, fill};
+use crate::mcp::{Ask, Call, Caller, Note, Outcome, Reason};
+use crate::wire::params::Params;
+use crate::wire::{Era, Id, Method, Raw, envelope, meta};
+use bytes::Bytes;
+use http::StatusCode;
+use std::sync::Arc;
+
+/// Writes what one call's client is told.
+pub struct Writer {
+    caller: Arc<Caller>,
+    method: Method,
+    id: Id,
+}
+
+impl Writer {
+    /// For the call that the client sent under `id`.
+    pub fn new(call: &Call, id: Id) -> Writer {
+        Writer { caller: call.caller.clone(), method: call.method.clone(), id }
+    }
+
+    pub fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// The response, and the HTTP status where it is the whole answer.
+    pub fn outcome(&self, outcome: Outcome) -> (StatusCode, Bytes) {
+        let mut rendered = answer::render(self.caller.version, &self.method, outcome);
+        if self.caller.version.era() == Era::Modern {
+            rendered.outcome = rendered.outcome.map(|result| fill::modern(&self.method, result));
+        }
+        (rendered.status, envelope::write_response(Some(&self.id), rendered.as_ref()))
+    }
+
+    /// A notification of the call; of a standing stream it bears the subscription.
+    pub fn note(&self, note: Note) -> Bytes {
+        let mut params = note.params;
+        if self.method == Method::Listen {
+            params = subscribed(params, &self.id);
+        }
+        envelope::write_notification(&note.method, &params)
+    }
+
+    /// The end of a standing stream that this pod closes (2026-07-28 subscriptions, *Graceful Closure*).
+    pub fn closure(&self) -> Bytes {
+        let mut own = Raw::trusted("{}");
+        own.insert_member(0, meta::SUBSCRIPTION_ID, self.id.token());
+        let mut result = Raw::trusted(r#"{"resultType":"complete"}"#);
+        result.insert_member(0, "_meta", &own.to_bytes());
+        let result = fill::modern(&self.method, result);
+        envelope::write_response(Some(&self.id), Ok(&result))
+    }
+
+    /// A question of a legacy upstream cannot be asked of a modern client while the call is open: the call ends with
+    /// an answer that says so, at once.
+    pub fn refusal(&self, ask: &Ask) -> Outcome {
+        let reason = if self.caller.client.answers(&ask.method) {
+            Reason::CannotBridge { upstream: ask.upstream.clone(), ask: ask.method.clone() }
+        } else {
+            let key = dispatch::capability_of(&ask.method).unwrap_or("experimental");
+            Reason::MissingCapability(Raw::of(&serde_json::json!({key: {}})))
+        };
+        Outcome::Error(reason.into())
+    }
+}
+
+/// Adds the subscription's id to a notification's `_meta` (2026-07-28 subscriptions, *Receiving Notifications*).
+fn subscribed(params: Raw, id: &Id) -> Raw {
+    match Params::read(params) {
+        Ok(mut params) => {
+            match params.meta.as_ref().and_then(|m| m.subscription_id.clone()) {
+                Some(span) => params.raw.edit(span, id.token().clone()),
+                None => params.add_meta(&[(meta::SUBSCRIPTION_ID, id.token().clone())]),
+            }
+            params.raw
+        }
+        Err(_) => Raw::trusted("{}"),
+    }
+}
