@@ -9,6 +9,8 @@ pub mod caller;
 pub mod fault;
 pub mod listing;
 pub mod reply;
+#[cfg(test)]
+pub(crate) mod scripted;
 
 pub use backend::{About, Age, Backend};
 pub use call::{Call, Resume};
