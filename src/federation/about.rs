@@ -49,7 +49,8 @@ impl Inner {
                     return Some(about);
                 }
                 Ok(Err(fault)) => {
-                    tracing::debug!(%upstream, ?fault, "an upstream does not say what it offers")
+                    let why = faults::word(&fault);
+                    tracing::debug!(%upstream, why, "an upstream does not say what it offers");
                 }
                 Err(_late) => tracing::debug!(%upstream, "an upstream does not say in time what it offers"),
             }

@@ -102,7 +102,8 @@ async fn b075_a_uri_that_two_upstreams_have_leads_to_each_under_a_name_of_its_ow
         let got = result(&two, Method::ResourcesRead, &format!("{{\"uri\":\"{uri}\"}}")).await;
         assert_eq!(got, format!("{{\"contents\":[{{\"uri\":\"{uri}\",\"text\":\"{of}\"}}]}}"));
     }
-    (a.forget(), b.forget());
+    a.forget();
+    b.forget();
     for method in [Method::ResourcesSubscribe, Method::ResourcesUnsubscribe] {
         outcome(&two, method.clone(), r#"{"uri":"b+file:///readme"}"#).await;
         assert_eq!(b.calls(), [(method, r#"{"uri":"file:///readme"}"#.to_owned())]);
@@ -128,7 +129,8 @@ async fn b075_links_and_embedded_resources_lead_back_to_the_upstream_that_sent_t
     assert_eq!(got, links.replace("memo:1", "a+memo:1"));
     let got = result(&two, Method::ToolsCall, r#"{"name":"b__t"}"#).await;
     assert_eq!(got, links.replace("memo:1", "b+memo:1").replace("file:", "b+file:"));
-    (a.forget(), b.forget());
+    a.forget();
+    b.forget();
     outcome(&two, Method::ResourcesRead, r#"{"uri":"b+memo:1"}"#).await;
     assert_eq!(b.calls()[0].1, r#"{"uri":"memo:1"}"#);
     // One upstream alone owns every URI.
