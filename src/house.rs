@@ -9,6 +9,7 @@ use crate::edge::{Gate, Mount, Routes};
 use crate::lifecycle::Lifecycle;
 use crate::mcp::Backend;
 use crate::sealing::{KeyError, KeyMaterial, Keyring};
+use crate::session::{self, Sessions};
 use crate::store::{Memory, PodId, Store};
 use crate::{admin, auth};
 use arc_swap::ArcSwap;
@@ -94,6 +95,11 @@ pub fn gate(config: &Config, demo: bool, lifecycle: &Lifecycle) -> Result<Gate, 
     let store: Arc<dyn Store> = Arc::new(Memory::new(MEMORY_STORE));
     let keyring = Arc::new(keyring(config)?);
     let rules = rules::of(config)?;
+    let sessions = session::Settings {
+        life: config.sessions.ttl,
+        cap: config.sessions.per_principal as usize,
+        ..session::Settings::default()
+    };
     let replica = PodId::random();
     let replica = HeaderValue::from_str(replica.as_str()).expect("a pod's name is letters and digits");
     let mut routes = Routes::default();
@@ -105,6 +111,7 @@ pub fn gate(config: &Config, demo: bool, lifecycle: &Lifecycle) -> Result<Gate, 
         routes: ArcSwap::from_pointee(routes),
         places: Arc::new(Semaphore::new(rules.calls)),
         rules,
+        sessions: Sessions::new(store.clone(), keyring.clone(), sessions),
         store,
         keyring,
         replica,

@@ -12,6 +12,7 @@ pub mod lifecycle;
 pub mod lines;
 pub mod mcp;
 pub mod sealing;
+pub mod session;
 pub mod store;
 pub mod telemetry;
 pub mod upstream;

@@ -2,6 +2,7 @@
 
 use crate::mcp::{Backend, Principal};
 use crate::sealing::Keyring;
+use crate::session::Sessions;
 use crate::store::Store;
 use crate::wire::Raw;
 use arc_swap::ArcSwap;
@@ -56,6 +57,7 @@ pub struct Gate {
     pub routes: ArcSwap<Routes>,
     pub rules: Rules,
     pub store: Arc<dyn Store>,
+    pub sessions: Sessions,
     pub keyring: Arc<Keyring>,
     /// This pod's name on every response: `Plasm-Replica`.
     pub replica: HeaderValue,

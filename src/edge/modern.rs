@@ -73,7 +73,7 @@ async fn read(
         metrics().compat.with_label_values(&["mixed_version_header"]).inc();
         tracing::warn!(client = client.name(), "a legacy version header over modern _meta was followed");
     }
-    let session = Arc::new(Unkept("modern".into()));
+    let session = gate.sessions.pooled(gate.anonymous.clone(), mount.name.clone(), client.clone());
     let caller = Arc::new(Caller {
         principal: gate.anonymous.clone(),
         profile: mount.name.clone(),
@@ -197,33 +197,4 @@ impl Streamed {
 
 fn data(message: Bytes) -> Bytes {
     sse::write(&SseEvent { data: message, ..SseEvent::default() })
-}
-
-/// Keeps nothing: stands in until the session room's pooled identity is here.
-struct Unkept(Arc<str>);
-
-impl crate::mcp::Session for Unkept {
-    fn id(&self) -> Option<&crate::mcp::SessionId> {
-        None
-    }
-
-    fn key(&self) -> &Arc<str> {
-        &self.0
-    }
-
-    fn load(
-        &self,
-        _: &crate::mcp::UpstreamId,
-    ) -> BoxFuture<'static, Result<Option<Bytes>, crate::mcp::StoreAway>> {
-        futures_util::future::ready(Ok(None)).boxed()
-    }
-
-    fn swap(
-        &self,
-        _: &crate::mcp::UpstreamId,
-        _: Option<Bytes>,
-        _: Option<Bytes>,
-    ) -> BoxFuture<'static, Result<bool, crate::mcp::StoreAway>> {
-        futures_util::future::ready(Ok(true)).boxed()
-    }
 }

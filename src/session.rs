@@ -1,0 +1,295 @@
+//! Legacy transport sessions: their records in the store, their streams, and what waits in them for an answer. Any pod
+//! can go on with a session; what is only here are its open sockets and the calls that run. Knows no HTTP and no backend.
+
+mod asks;
+mod calls;
+mod cap;
+mod facts;
+mod follow;
+mod listen;
+mod live;
+mod outlet;
+mod pooled;
+mod queue;
+
+pub use asks::{Answered, Asking};
+pub use calls::{Called, Cancelled};
+pub use facts::{Facts, TooLarge, Transport};
+pub use follow::{Follower, Frame, Resumed};
+pub use listen::Listener;
+pub use live::{ChangeError, Ended, LiveSession};
+pub use outlet::{Outlet, SessionEnded};
+pub use pooled::Pooled;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::mcp::{Client, Principal, SessionId, StoreAway};
+use crate::sealing::Keyring;
+use crate::store::{Check, Commit, Key, Store, Sure, Write};
+use crate::wire::Version;
+
+/// A session's id: 192 random bits, in 32 characters of URL-safe base64.
+const ID_BYTES: usize = 24;
+const ID_TEXT: usize = 32;
+/// Handles that stay in the pod while nothing uses them, and how long: they save reading the record again.
+const KEPT_HANDLES: u64 = 10_000;
+const HANDLE_IDLE: Duration = Duration::from_secs(60);
+/// A session of HTTP+SSE lives this long after its stream, which keeps it while it is open.
+const SSE_LIFE: Duration = Duration::from_secs(600);
+/// A life is extended when this part of it has passed since anyone's touch: each write wakes every pod's cache.
+const TOUCH_PART: u32 = 24;
+/// The field of a session's record that holds its facts. Links' state stands beside it, in `u:<upstream>`.
+const FACTS: &str = "s";
+
+/// How sessions live. Durations are by the store's clock.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How long a session outlives its last use.
+    pub life: Duration,
+    /// Sessions of one principal at most; one more ends the never used, then the idlest.
+    pub cap: usize,
+    /// Events that a stream keeps for `Last-Event-ID`, and how long after the last one.
+    pub backlog: u32,
+    pub backlog_life: Duration,
+    /// Messages that wait for a GET stream at most; of more, the oldest notifications go.
+    pub queue: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            life: Duration::from_secs(24 * 3600),
+            cap: 1000,
+            backlog: 1024,
+            backlog_life: Duration::from_secs(600),
+            queue: 1024,
+        }
+    }
+}
+
+/// All legacy sessions, as this pod sees them. Cheap to clone.
+#[derive(Clone)]
+pub struct Sessions {
+    shared: Arc<Shared>,
+    /// Keeps the handles of the last minute, so that `live` finds them.
+    kept: moka::sync::Cache<Arc<str>, Arc<LiveSession>>,
+}
+
+struct Shared {
+    store: Arc<dyn Store>,
+    keyring: Arc<Keyring>,
+    settings: Settings,
+    /// The handles that anything in this pod holds. One a session, for calls and streams meet in it.
+    live: Mutex<HashMap<Arc<str>, Weak<LiveSession>>>,
+}
+
+/// A new session, and those that had to end for it.
+pub struct Opened {
+    pub session: Arc<LiveSession>,
+    /// To be ended upstream by the caller, once.
+    pub ended: Vec<Arc<Ended>>,
+}
+
+/// What became of a look for a session.
+pub enum Found {
+    Found(Arc<LiveSession>),
+    /// Unknown, ended, malformed, another principal's or another profile's: nobody learns which.
+    Unknown,
+    /// The store does not answer: nothing is known.
+    Away,
+}
+
+/// What became of a `DELETE`.
+pub enum Deleted {
+    /// This call ended it: the caller ends it upstream.
+    Ended(Arc<Ended>),
+    /// As [`Found::Unknown`]; another call may have been quicker.
+    Unknown,
+    Away,
+}
+
+/// Why no session was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Away(#[from] StoreAway),
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+}
+
+impl Sessions {
+    pub fn new(store: Arc<dyn Store>, keyring: Arc<Keyring>, settings: Settings) -> Sessions {
+        let kept = moka::sync::Cache::builder().max_capacity(KEPT_HANDLES).time_to_idle(HANDLE_IDLE).build();
+        Sessions { shared: Arc::new(Shared { store, keyring, settings, live: Mutex::default() }), kept }
+    }
+
+    /// Begins a session. It belongs to this principal and profile. Errors: the store is away; the client describes
+    /// itself at too great length.
+    pub async fn open(
+        &self,
+        principal: &Principal,
+        profile: &str,
+        version: Version,
+        client: &Client,
+        transport: Transport,
+    ) -> Result<Opened, OpenError> {
+        let shared = &self.shared;
+        let facts = Facts::new(facts::owner(principal), profile.into(), version, client, transport)?;
+        let id = loop {
+            let id = SessionId(random_text::<ID_BYTES>().into());
+            let key = shared.record(&id);
+            let life = shared.life(facts.transport);
+            let writes = vec![
+                (key.clone(), Write::set(FACTS, facts.packed.clone())),
+                (key.clone(), Write::Live(life)),
+            ];
+            match shared.store.commit(vec![(key, Check::Absent)], writes, Sure::Master).await {
+                Ok(Commit::Done(_)) => break id,
+                Ok(Commit::Failed { .. }) => continue,
+                Err(_) => return Err(StoreAway.into()),
+            }
+        };
+        let ended = cap::admit(self, &facts, &id).await?;
+        Ok(Opened { session: self.handle(id, facts), ended })
+    }
+
+    /// The session of this id, if it is this principal's and this profile's. Does not count as a use:
+    /// [`LiveSession::touch`] does.
+    pub async fn find(&self, id: &str, principal: &Principal, profile: &str) -> Found {
+        let plausible =
+            id.len() == ID_TEXT && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+        if !plausible {
+            return Found::Unknown;
+        }
+        let id = SessionId(id.into());
+        let shared = &self.shared;
+        let record = match shared.store.near(shared.record(&id)).await {
+            Ok(Some(record)) => record,
+            Ok(None) => {
+                self.forget(&id);
+                return Found::Unknown;
+            }
+            Err(_) => return Found::Away,
+        };
+        let Some(field) = record.field(FACTS) else { return Found::Unknown };
+        let held = self.held(&id);
+        let session = match held {
+            Some(session) if session.facts().packed == *field => session,
+            Some(session) => match Facts::unpack(field) {
+                Some(facts) => {
+                    session.learn(facts);
+                    session
+                }
+                None => return Found::Unknown,
+            },
+            None => match Facts::unpack(field) {
+                Some(facts) => self.handle(id, facts),
+                None => return Found::Unknown,
+            },
+        };
+        let facts = session.facts();
+        if *facts.profile == *profile && facts.owner == facts::owner(principal) {
+            drop(facts);
+            Found::Found(session)
+        } else {
+            Found::Unknown
+        }
+    }
+
+    /// Ends a session: of any number of callers, on any pods, one gets it. Its streams end, its calls are cancelled.
+    pub async fn delete(&self, id: &str, principal: &Principal, profile: &str) -> Deleted {
+        let session = match self.find(id, principal, profile).await {
+            Found::Found(session) => session,
+            Found::Unknown => return Deleted::Unknown,
+            Found::Away => return Deleted::Away,
+        };
+        match self.end(session.session_id()).await {
+            Ok(Some(ended)) => {
+                cap::leave(&self.shared, &session.facts().owner, session.session_id()).await;
+                Deleted::Ended(ended)
+            }
+            Ok(None) => Deleted::Unknown,
+            Err(StoreAway) => Deleted::Away,
+        }
+    }
+
+    /// The identity of a caller without a session, for the same store.
+    pub fn pooled(&self, principal: Arc<Principal>, profile: Arc<str>, client: Arc<Client>) -> Arc<Pooled> {
+        Arc::new(Pooled::new(self.shared.store.clone(), principal, profile, client))
+    }
+}
+
+impl Sessions {
+    /// The one handle of a session in this pod, made if there is none.
+    fn handle(&self, id: SessionId, facts: Facts) -> Arc<LiveSession> {
+        let mut live = lock(&self.shared.live);
+        if let Some(session) = live.get(&id.0).and_then(Weak::upgrade) {
+            return session;
+        }
+        let session = Arc::new(LiveSession::new(self.shared.clone(), id.clone(), facts));
+        live.insert(id.0.clone(), Arc::downgrade(&session));
+        drop(live);
+        self.kept.insert(id.0, session.clone());
+        session
+    }
+
+    fn held(&self, id: &SessionId) -> Option<Arc<LiveSession>> {
+        // Asking the cache first counts as a use of the handle.
+        self.kept.get(&id.0).or_else(|| lock(&self.shared.live).get(&id.0).and_then(Weak::upgrade))
+    }
+
+    /// The session is no more: what this pod has of it ends.
+    fn forget(&self, id: &SessionId) {
+        if let Some(session) = self.held(id) {
+            session.close();
+        }
+        self.kept.invalidate(&id.0);
+    }
+
+    /// Takes the record, and with it the right to end the session upstream. `None`: another was quicker, or it expired.
+    async fn end(&self, id: &SessionId) -> Result<Option<Arc<Ended>>, StoreAway> {
+        let store = &self.shared.store;
+        let record = store.take(self.shared.record(id), Sure::Master).await.map_err(|_| StoreAway)?;
+        let streams = self.held(id).map(|session| session.streams.keys(id)).unwrap_or_default();
+        self.forget(id);
+        if !streams.is_empty() {
+            let drops = streams.into_iter().map(|key| (key, Write::Drop)).collect();
+            // They expire by themselves where this fails.
+            let _ = store.commit(Vec::new(), drops, Sure::Master).await;
+        }
+        Ok(record.map(|record| Arc::new(Ended::new(id.clone(), &record))))
+    }
+}
+
+impl Shared {
+    fn record(&self, id: &SessionId) -> Key {
+        Key::new(id.0.clone(), "t")
+    }
+
+    fn life(&self, transport: Transport) -> Duration {
+        match transport {
+            Transport::Streamable => self.settings.life,
+            Transport::Sse => SSE_LIFE.min(self.settings.life),
+        }
+    }
+}
+
+/// So many random bytes in URL-safe base64.
+fn random_text<const BYTES: usize>() -> String {
+    let mut bits = [0; BYTES];
+    aws_lc_rs::rand::fill(&mut bits).expect("the system's random source does not fail once it is seeded");
+    URL_SAFE_NO_PAD.encode(bits)
+}
+
+/// Nothing under these locks is meant to panic; if it does, one request must not take the others along.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! The calls that run in a session here, by the id that the client gave them, so that it can cancel them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use super::{LiveSession, lock};
+use crate::wire::Id;
+
+#[derive(Default)]
+pub(super) struct Calls {
+    /// By the id's token, for `7` and `"7"` are two ids. Clients that repeat an id have several calls under it.
+    running: Mutex<HashMap<Bytes, Vec<CancellationToken>>>,
+}
+
+/// A call that runs; it can be cancelled until this is dropped.
+pub struct Called {
+    session: Arc<LiveSession>,
+    id: Bytes,
+    cancel: CancellationToken,
+}
+
+/// What `notifications/cancelled` came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cancelled {
+    Done,
+    /// Several calls run under this id: none is cancelled, for the client may mean any (2025-11-25 cancellation allows
+    /// to ignore).
+    Ambiguous,
+    /// No call runs under this id here, or not any more.
+    Unknown,
+}
+
+impl LiveSession {
+    /// A call begins.
+    pub fn begin(self: &Arc<Self>, id: &Id) -> Called {
+        let cancel = self.ended().child_token();
+        // Copied, so that the id does not keep the whole request.
+        let id = Bytes::copy_from_slice(id.token());
+        lock(&self.calls.running).entry(id.clone()).or_default().push(cancel.clone());
+        Called { session: self.clone(), id, cancel }
+    }
+
+    /// The client cancels the call of this id: its JSON token, as it stands in the notification.
+    pub fn cancel(&self, id: &[u8]) -> Cancelled {
+        match lock(&self.calls.running).get(id).map(Vec::as_slice) {
+            Some([one]) => {
+                one.cancel();
+                Cancelled::Done
+            }
+            Some([]) | None => Cancelled::Unknown,
+            Some(_) => Cancelled::Ambiguous,
+        }
+    }
+}
+
+impl Called {
+    /// Cancelled when the client says so, and when the session ends.
+    pub fn token(&self) -> &CancellationToken {
+        &self.cancel
+    }
+
+    pub fn session(&self) -> &Arc<LiveSession> {
+        &self.session
+    }
+}
+
+impl Drop for Called {
+    fn drop(&mut self) {
+        let mut running = lock(&self.session.calls.running);
+        if let Some(same) = running.get_mut(&self.id) {
+            same.retain(|token| *token != self.cancel);
+            if same.is_empty() {
+                running.remove(&self.id);
+            }
+        }
+    }
+}

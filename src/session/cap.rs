@@ -1,0 +1,92 @@
+//! How many sessions a principal may have. The record `{p:<hash>}:ss` lists them by last use; it lies in another slot than
+//! the sessions, so each step is idempotent and none needs the other: what is missing there comes back with the next use.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::facts::{Facts, now};
+use super::{Ended, Sessions, Shared, TOUCH_PART};
+use crate::mcp::{SessionId, StoreAway};
+use crate::store::{Key, Sure, Write};
+
+/// Sessions that one opening ends at most, so that it never takes long.
+const AT_ONCE: usize = 16;
+
+fn key(owner: &str) -> Key {
+    Key::new(format!("p:{owner}"), "ss")
+}
+
+/// When a session was last used, and whether it was used at all: `<milliseconds since 1970><u|n>`.
+fn entry(touched: u64, used: bool) -> String {
+    format!("{touched}{}", if used { 'u' } else { 'n' })
+}
+
+fn read(entry: &[u8]) -> Option<(bool, u64)> {
+    let (last, digits) = entry.split_last()?;
+    Some((*last == b'u', std::str::from_utf8(digits).ok()?.parse().ok()?))
+}
+
+/// Notes a use.
+pub(super) async fn note(shared: &Shared, facts: &Facts, id: &SessionId) -> Result<(), StoreAway> {
+    let key = key(&facts.owner);
+    let writes = vec![
+        (key.clone(), Write::set(id.0.clone(), entry(facts.touched, facts.used))),
+        (key, Write::Live(shared.settings.life)),
+    ];
+    shared.store.commit(Vec::new(), writes, Sure::Master).await.map(drop).map_err(|_| StoreAway)
+}
+
+/// Notes a new session and ends what is over the cap: first what was never used, then what was not used for longest.
+pub(super) async fn admit(
+    sessions: &Sessions,
+    facts: &Facts,
+    id: &SessionId,
+) -> Result<Vec<Arc<Ended>>, StoreAway> {
+    let shared = &*sessions.shared;
+    note(shared, facts, id).await?;
+    let key = key(&facts.owner);
+    let Some(record) = shared.store.get(key.clone()).await.map_err(|_| StoreAway)? else {
+        return Ok(Vec::new());
+    };
+    if record.fields.len() <= shared.settings.cap {
+        return Ok(Vec::new());
+    }
+    let mut others: Vec<_> = record
+        .fields
+        .iter()
+        .filter(|(other, _)| **other != id.0)
+        .map(|(other, text)| (read(text).unwrap_or_default(), other.clone()))
+        .collect();
+    others.sort_unstable();
+    let mut over = record.fields.len() - shared.settings.cap;
+    // A touch may be written late by a part of the life; what is older than both has expired and costs no look.
+    let late = shared.settings.life.saturating_add(shared.settings.life / TOUCH_PART);
+    let expired = now().saturating_sub(millis(late));
+    let mut gone = Vec::new();
+    others.retain(|((_, touched), other)| {
+        let dead = *touched < expired;
+        if dead {
+            gone.push(other.clone());
+        }
+        !dead
+    });
+    over = over.saturating_sub(gone.len());
+    let mut ended = Vec::new();
+    for (_, other) in others.into_iter().take(over.min(AT_ONCE)) {
+        ended.extend(sessions.end(&SessionId(other.clone())).await?);
+        gone.push(other);
+    }
+    let writes = gone.into_iter().map(|other| (key.clone(), Write::Unset(other))).collect();
+    shared.store.commit(Vec::new(), writes, Sure::Master).await.map_err(|_| StoreAway)?;
+    Ok(ended)
+}
+
+/// A session left by itself. Where this fails, its entry goes when it would have expired.
+pub(super) async fn leave(shared: &Shared, owner: &str, id: &SessionId) {
+    let writes = vec![(key(owner), Write::Unset(id.0.clone()))];
+    let _ = shared.store.commit(Vec::new(), writes, Sure::Master).await;
+}
+
+fn millis(time: Duration) -> u64 {
+    time.as_millis() as u64
+}

@@ -1,0 +1,318 @@
+//! One session as this pod holds it: its facts as last read, the calls that run in it, what waits for an answer, and its
+//! streams. The record in the store is the session; this is a handle.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use arc_swap::{ArcSwap, Guard};
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::asks::Asks;
+use super::calls::Calls;
+use super::facts::{Facts, TooLarge, now, short_hash};
+use super::outlet::Streams;
+use super::queue::Queue;
+use super::{FACTS, Shared, TOUCH_PART, cap, lock};
+use crate::mcp::{Client, Session, SessionId, StoreAway, UpstreamId};
+use crate::store::{Check, Commit, Key, Record, Sure, Write};
+use crate::wire::Version;
+
+/// How often a change of the facts is tried against others who change them.
+const TRIES: usize = 16;
+
+pub struct LiveSession {
+    pub(super) shared: Arc<Shared>,
+    id: SessionId,
+    key: Arc<str>,
+    facts: ArcSwap<Facts>,
+    /// Counts the changes of what the client subscribed to.
+    subscribed: watch::Sender<u64>,
+    /// Whether a touch is under way in this pod; a second one would only fail.
+    touching: AtomicBool,
+    ended: CancellationToken,
+    pub(super) calls: Calls,
+    pub(super) asks: Asks,
+    pub(super) streams: Streams,
+    pub(super) queue: Queue,
+}
+
+/// Why something about a session was not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    #[error(transparent)]
+    Away(#[from] StoreAway),
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+    #[error("the session has ended")]
+    Ended,
+}
+
+impl LiveSession {
+    pub(super) fn new(shared: Arc<Shared>, id: SessionId, facts: Facts) -> LiveSession {
+        let key = format!("s:{}", short_hash(id.0.as_bytes())).into();
+        let queue = Queue::new(shared.settings.queue);
+        LiveSession {
+            shared,
+            id,
+            key,
+            facts: ArcSwap::from_pointee(facts),
+            subscribed: watch::Sender::new(0),
+            touching: AtomicBool::new(false),
+            ended: CancellationToken::new(),
+            calls: Calls::default(),
+            asks: Asks::default(),
+            streams: Streams::default(),
+            queue,
+        }
+    }
+
+    pub fn session_id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// What the record said when it was last read here.
+    pub fn facts(&self) -> Guard<Arc<Facts>> {
+        self.facts.load()
+    }
+
+    /// Resolves once the session is known to have ended.
+    pub fn ended(&self) -> &CancellationToken {
+        &self.ended
+    }
+
+    /// Changes with each change of the subscriptions, whoever made it.
+    pub fn subscriptions_changed(&self) -> watch::Receiver<u64> {
+        self.subscribed.subscribe()
+    }
+
+    /// Counts as a use: extends the life where a part of it has passed since anyone's touch, and else costs nothing.
+    /// Errors: the store is away; the session lives on by what it had.
+    pub async fn touch(&self) -> Result<(), StoreAway> {
+        let facts = self.facts.load_full();
+        let life = self.shared.life(facts.transport);
+        let due =
+            !facts.used || now().saturating_sub(facts.touched) >= (life / TOUCH_PART).as_millis() as u64;
+        if !due || self.touching.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let done = self.extend(facts, life).await;
+        self.touching.store(false, Ordering::Release);
+        done
+    }
+
+    async fn extend(&self, was: Arc<Facts>, life: std::time::Duration) -> Result<(), StoreAway> {
+        let facts = Facts { touched: now(), used: true, ..(*was).clone() }.pack();
+        match self.write(&was, &facts, Some(life)).await? {
+            true => {
+                self.learn(facts.clone());
+                cap::note(&self.shared, &facts, &self.id).await
+            }
+            // Another touched or changed it, or it has ended.
+            false => self.reread().await.map(drop),
+        }
+    }
+
+    /// What the client says in `initialize`, for a session that was there before it (HTTP+SSE).
+    pub async fn describe(&self, version: Version, client: &Client) -> Result<(), ChangeError> {
+        self.change(|facts| facts.describe(version, client)).await
+    }
+
+    pub async fn set_level(&self, level: &str) -> Result<(), ChangeError> {
+        self.change(|facts| {
+            facts.level = Some(level.into());
+            Ok(())
+        })
+        .await
+    }
+
+    pub async fn subscribe(&self, uri: &str) -> Result<(), ChangeError> {
+        self.change(|facts| facts.subscribe(uri)).await
+    }
+
+    pub async fn unsubscribe(&self, uri: &str) -> Result<(), ChangeError> {
+        self.change(|facts| {
+            facts.unsubscribe(uri);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn change(&self, edit: impl Fn(&mut Facts) -> Result<(), TooLarge>) -> Result<(), ChangeError> {
+        for _ in 0..TRIES {
+            let was = self.facts.load_full();
+            let mut facts = (*was).clone();
+            edit(&mut facts)?;
+            let facts = facts.pack();
+            if facts.packed == was.packed {
+                return Ok(());
+            }
+            if self.write(&was, &facts, None).await? {
+                self.learn(facts);
+                return Ok(());
+            }
+            if !self.reread().await? {
+                return Err(ChangeError::Ended);
+            }
+        }
+        // Others change it faster than we can read: as good as out of reach.
+        Err(StoreAway.into())
+    }
+
+    async fn write(
+        &self,
+        was: &Facts,
+        facts: &Facts,
+        life: Option<std::time::Duration>,
+    ) -> Result<bool, StoreAway> {
+        let key = self.record();
+        let checks = vec![(key.clone(), Check::field(FACTS, was.packed.clone()))];
+        let mut writes = vec![(key.clone(), Write::set(FACTS, facts.packed.clone()))];
+        writes.extend(life.map(|life| (key, Write::Live(life))));
+        match self.shared.store.commit(checks, writes, Sure::Master).await {
+            Ok(commit) => Ok(matches!(commit, Commit::Done(_))),
+            Err(_) => Err(StoreAway),
+        }
+    }
+
+    /// Reads the record from its master; false, and ended, where there is none.
+    async fn reread(&self) -> Result<bool, StoreAway> {
+        let record = self.shared.store.get(self.record()).await.map_err(|_| StoreAway)?;
+        let facts = record.as_ref().and_then(|record| Facts::unpack(record.field(FACTS)?));
+        match facts {
+            Some(facts) => {
+                self.learn(facts);
+                Ok(true)
+            }
+            None => {
+                self.close();
+                Ok(false)
+            }
+        }
+    }
+
+    /// Takes in what the record says now.
+    pub(super) fn learn(&self, facts: Facts) {
+        let was = self.facts.swap(Arc::new(facts));
+        if was.subscriptions != self.facts.load().subscriptions {
+            self.subscribed.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// The session has ended: its streams end, its calls (whose tokens are children of this) are cancelled, its asks refused.
+    pub(super) fn close(&self) {
+        self.ended.cancel();
+        self.asks.refuse_all();
+    }
+
+    pub(super) fn record(&self) -> Key {
+        self.shared.record(&self.id)
+    }
+
+    /// What sealed values of this session are bound to: they open for its principal, in it alone.
+    pub(super) fn bound(&self) -> Vec<u8> {
+        [self.id.0.as_bytes(), b" ", self.facts().owner.as_bytes()].concat()
+    }
+}
+
+impl Drop for LiveSession {
+    fn drop(&mut self) {
+        let mut live = lock(&self.shared.live);
+        // A newer handle may have taken the place.
+        if live.get(&self.id.0).is_some_and(|held| held.strong_count() == 0) {
+            live.remove(&self.id.0);
+        }
+    }
+}
+
+fn field_of(of: &UpstreamId) -> Arc<str> {
+    format!("u:{of}").into()
+}
+
+impl Session for LiveSession {
+    fn id(&self) -> Option<&SessionId> {
+        Some(&self.id)
+    }
+
+    fn key(&self) -> &Arc<str> {
+        &self.key
+    }
+
+    fn load(&self, of: &UpstreamId) -> BoxFuture<'static, Result<Option<Bytes>, StoreAway>> {
+        let (near, field) = (self.shared.store.near(self.record()), field_of(of));
+        async move {
+            let record = near.await.map_err(|_| StoreAway)?;
+            Ok(record.and_then(|record| record.field(&field).cloned()))
+        }
+        .boxed()
+    }
+
+    fn swap(
+        &self,
+        of: &UpstreamId,
+        was: Option<Bytes>,
+        now: Option<Bytes>,
+    ) -> BoxFuture<'static, Result<bool, StoreAway>> {
+        let (key, field) = (self.record(), field_of(of));
+        let checks = vec![(key.clone(), Check::Present), (key.clone(), Check::Field(field.clone(), was))];
+        let write = match now {
+            Some(now) => Write::Set(field, now),
+            None => Write::Unset(field),
+        };
+        let commit = self.shared.store.commit(checks, vec![(key, write)], Sure::Master);
+        async move { commit.await.map(|commit| matches!(commit, Commit::Done(_))).map_err(|_| StoreAway) }
+            .boxed()
+    }
+}
+
+/// A session that has ended, with what links kept for it: enough to end it upstream.
+pub struct Ended {
+    id: SessionId,
+    key: Arc<str>,
+    kept: Mutex<BTreeMap<Arc<str>, Bytes>>,
+}
+
+impl Ended {
+    pub(super) fn new(id: SessionId, record: &Record) -> Ended {
+        let kept = record.fields.iter().filter(|(name, _)| name.starts_with("u:"));
+        let kept = kept.map(|(name, state)| (name.clone(), state.clone())).collect();
+        let key = format!("s:{}", short_hash(id.0.as_bytes())).into();
+        Ended { id, key, kept: Mutex::new(kept) }
+    }
+}
+
+impl Session for Ended {
+    fn id(&self) -> Option<&SessionId> {
+        Some(&self.id)
+    }
+
+    fn key(&self) -> &Arc<str> {
+        &self.key
+    }
+
+    fn load(&self, of: &UpstreamId) -> BoxFuture<'static, Result<Option<Bytes>, StoreAway>> {
+        std::future::ready(Ok(lock(&self.kept).get(&field_of(of)).cloned())).boxed()
+    }
+
+    fn swap(
+        &self,
+        of: &UpstreamId,
+        was: Option<Bytes>,
+        now: Option<Bytes>,
+    ) -> BoxFuture<'static, Result<bool, StoreAway>> {
+        let mut kept = lock(&self.kept);
+        let field = field_of(of);
+        let holds = kept.get(&field) == was.as_ref();
+        if holds {
+            match now {
+                Some(now) => kept.insert(field, now),
+                None => kept.remove(&field),
+            };
+        }
+        std::future::ready(Ok(holds)).boxed()
+    }
+}

@@ -1,0 +1,180 @@
+//! The writing end of a stream that answers a POST. What is sent is appended to the stream's log in the store, then told
+//! to whoever follows it here; the writer waits for no reader.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+
+use super::follow::Follower;
+use super::{LiveSession, lock, random_text};
+use crate::mcp::SessionId;
+use crate::store::{Check, Commit, Key, Sure, Write};
+
+/// Events that a follower may lag behind before it reads the log again.
+const FEED: usize = 32;
+
+/// A log that is written or read is kept alive each time this part of its life has passed.
+pub(super) const KEEP_PART: u32 = 3;
+
+/// What a log holds: how the event ends or goes on, then the message.
+const MORE: u8 = 0;
+const LAST: u8 = 1;
+/// The stream ends with no further message (a cancelled call).
+const END: u8 = 2;
+
+/// The streams of a session that are written here.
+#[derive(Default)]
+pub(super) struct Streams {
+    open: Mutex<HashMap<Arc<str>, broadcast::Sender<Sent>>>,
+    /// Names of the logs of this handle, oldest first, with when they were last begun or ended.
+    logs: Mutex<VecDeque<(Instant, Arc<str>)>>,
+}
+
+/// One event on its way to those who follow here.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    /// Its number in the log; `None` where the store did not take it: then it has no id.
+    pub(super) number: Option<u64>,
+    pub(super) event: Stored,
+}
+
+/// An event as the log holds it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Stored {
+    /// `None`: the stream only ends.
+    pub(super) message: Option<Bytes>,
+    pub(super) last: bool,
+}
+
+impl Stored {
+    fn write(&self) -> Bytes {
+        let kind = match (&self.message, self.last) {
+            (Some(_), false) => MORE,
+            (Some(_), true) => LAST,
+            (None, _) => END,
+        };
+        let message = self.message.as_deref().unwrap_or_default();
+        let mut event = BytesMut::with_capacity(message.len() + 1);
+        event.put_u8(kind);
+        event.put_slice(message);
+        event.freeze()
+    }
+
+    pub(super) fn read(event: &Bytes) -> Stored {
+        let kind = event.first().copied().unwrap_or(END);
+        Stored { message: (kind != END).then(|| event.slice(1..)), last: kind != MORE }
+    }
+}
+
+/// Where an answer's messages go. A stream that is dropped without [`Outlet::finish`] has lost its writer, and its
+/// followers are told so.
+pub struct Outlet {
+    session: Arc<LiveSession>,
+    name: Arc<str>,
+    feed: broadcast::Sender<Sent>,
+}
+
+impl LiveSession {
+    /// A new stream, and its first reader. Nothing is written to the store before the first message.
+    pub fn stream(self: &Arc<Self>) -> (Outlet, Follower) {
+        let name: Arc<str> = format!("p{}", random_text::<6>()).into();
+        let (feed, follows) = broadcast::channel(FEED);
+        lock(&self.streams.open).insert(name.clone(), feed.clone());
+        self.streams.note_log(&name, self.shared.settings.backlog_life);
+        let follower = Follower::first(self.clone(), name.clone(), follows);
+        (Outlet { session: self.clone(), name, feed }, follower)
+    }
+
+    /// Appends to a stream's log, and gives the event's number: `Ok(None)` where the store did not take it.
+    /// Error: the session has ended.
+    pub(super) async fn log(&self, name: &str, event: &Stored) -> Result<Option<u64>, SessionEnded> {
+        let settings = &self.shared.settings;
+        let key = log_key(self.session_id(), name);
+        let writes = vec![
+            (key.clone(), Write::Append { event: event.write(), keep: settings.backlog }),
+            (key, Write::Live(settings.backlog_life)),
+        ];
+        match self.shared.store.commit(vec![(self.record(), Check::Present)], writes, Sure::Master).await {
+            Ok(Commit::Done(numbers)) => Ok(numbers.first().copied()),
+            Ok(Commit::Failed { .. }) => Err(SessionEnded),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+impl LiveSession {
+    /// Extends the life of a log, where there is one: it must not expire, and be numbered anew, under an open stream.
+    pub(super) async fn keep_log(&self, name: &str) {
+        let write = (log_key(self.session_id(), name), Write::Live(self.shared.settings.backlog_life));
+        // Tried again in a while.
+        let _ = self.shared.store.commit(Vec::new(), vec![write], Sure::Master).await;
+    }
+}
+
+/// A message had nowhere to go, for its session has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the session has ended")]
+pub struct SessionEnded;
+
+impl Outlet {
+    /// Sends a message that others follow. Error: the session has ended, and nobody can read what more is sent.
+    pub async fn send(&self, message: Bytes) -> Result<(), SessionEnded> {
+        self.put(Stored { message: Some(message), last: false }).await
+    }
+
+    /// Never resolves: keeps the stream's log alive for as long as it is polled. To be selected beside the wait for the
+    /// next message.
+    pub async fn kept(&self) -> std::convert::Infallible {
+        loop {
+            tokio::time::sleep(self.session.shared.settings.backlog_life / KEEP_PART).await;
+            self.session.keep_log(&self.name).await;
+        }
+    }
+
+    /// Ends the stream with the answer, or with nothing (a cancelled call gets no answer).
+    pub async fn finish(self, message: Option<Bytes>) -> Result<(), SessionEnded> {
+        self.put(Stored { message, last: true }).await
+    }
+
+    async fn put(&self, event: Stored) -> Result<(), SessionEnded> {
+        let number = self.session.log(&self.name, &event).await?;
+        // An error means only that nobody reads at this time; the log has it.
+        let _ = self.feed.send(Sent { number, event });
+        Ok(())
+    }
+}
+
+impl Drop for Outlet {
+    fn drop(&mut self) {
+        lock(&self.session.streams.open).remove(&self.name);
+    }
+}
+
+impl Streams {
+    /// The live end of a stream, where it is written here.
+    pub(super) fn feed(&self, name: &str) -> Option<broadcast::Receiver<Sent>> {
+        lock(&self.open).get(name).map(broadcast::Sender::subscribe)
+    }
+
+    /// Remembers that there is such a log, for as long as it lives.
+    pub(super) fn note_log(&self, name: &Arc<str>, life: std::time::Duration) {
+        let mut logs = lock(&self.logs);
+        let now = Instant::now();
+        while logs.front().is_some_and(|(begun, _)| now.duration_since(*begun) > life) {
+            logs.pop_front();
+        }
+        logs.push_back((now, name.clone()));
+    }
+
+    /// The keys of all logs that this handle knows of.
+    pub(super) fn keys(&self, id: &SessionId) -> Vec<Key> {
+        lock(&self.logs).iter().map(|(_, name)| log_key(id, name)).collect()
+    }
+}
+
+pub(super) fn log_key(id: &SessionId, name: &str) -> Key {
+    Key::new(id.0.clone(), format!("x:{name}"))
+}

@@ -1,0 +1,144 @@
+//! Messages of a session that answer no POST, until a GET stream takes them: the newest one that is open. A message
+//! belongs to a stream once the stream has it in its log, so what a closed socket left behind goes to the next.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use tokio::sync::{Notify, watch};
+
+use super::{LiveSession, lock};
+
+/// Bytes that wait at most. Of more, the oldest notifications go.
+const BYTES: usize = 8 << 20;
+
+pub(super) struct Queue {
+    waiting: Mutex<Waiting>,
+    wake: Notify,
+    most: usize,
+    /// How many streams take from it.
+    seats: watch::Sender<usize>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    messages: VecDeque<Message>,
+    bytes: usize,
+    /// Open streams, oldest first.
+    seats: Vec<u64>,
+    next_seat: u64,
+}
+
+struct Message {
+    text: Bytes,
+    /// Not to be lost: an answer, a request.
+    must: bool,
+}
+
+/// A message that is being taken. Unless it is [`Taken::done`], it goes back to where it was.
+pub(super) struct Taken<'q> {
+    queue: &'q Queue,
+    message: Option<Message>,
+}
+
+impl LiveSession {
+    /// A notification for the session's newest GET stream. If too many wait, the oldest are lost.
+    pub fn tell(&self, message: Bytes) {
+        self.queue.push(Message { text: message, must: false });
+    }
+
+    /// A request or an answer for the session's newest GET stream. False: no stream is open, and none takes it.
+    pub fn put(&self, message: Bytes) -> bool {
+        if *self.queue.seats.borrow() == 0 {
+            return false;
+        }
+        self.queue.push(Message { text: message, must: true });
+        true
+    }
+
+    /// How many GET streams are open here.
+    pub fn listeners(&self) -> watch::Receiver<usize> {
+        self.queue.seats.subscribe()
+    }
+}
+
+impl Queue {
+    pub(super) fn new(most: usize) -> Queue {
+        Queue { waiting: Mutex::default(), wake: Notify::new(), most, seats: watch::Sender::new(0) }
+    }
+
+    fn push(&self, message: Message) {
+        let mut waiting = lock(&self.waiting);
+        waiting.bytes += message.text.len();
+        waiting.messages.push_back(message);
+        while waiting.messages.len() > self.most || waiting.bytes > BYTES {
+            let Some(oldest) = waiting.messages.iter().position(|message| !message.must) else { break };
+            let lost = waiting.messages.remove(oldest).map_or(0, |message| message.text.len());
+            waiting.bytes -= lost;
+        }
+        drop(waiting);
+        self.wake.notify_waiters();
+    }
+
+    /// The newest stream, from now on.
+    pub(super) fn sit(&self) -> u64 {
+        let mut waiting = lock(&self.waiting);
+        waiting.next_seat += 1;
+        let seat = waiting.next_seat;
+        waiting.seats.push(seat);
+        self.seats.send_replace(waiting.seats.len());
+        seat
+    }
+
+    pub(super) fn leave(&self, seat: u64) {
+        let mut waiting = lock(&self.waiting);
+        waiting.seats.retain(|other| *other != seat);
+        self.seats.send_replace(waiting.seats.len());
+        drop(waiting);
+        // The next newest takes over.
+        self.wake.notify_waiters();
+    }
+
+    /// The next message, once this is the newest stream.
+    pub(super) async fn next(&self, seat: u64) -> Taken<'_> {
+        loop {
+            let mut woken = std::pin::pin!(self.wake.notified());
+            woken.as_mut().enable();
+            if let Some(message) = self.pop(seat) {
+                return Taken { queue: self, message: Some(message) };
+            }
+            woken.await;
+        }
+    }
+
+    fn pop(&self, seat: u64) -> Option<Message> {
+        let mut waiting = lock(&self.waiting);
+        if waiting.seats.last() != Some(&seat) {
+            return None;
+        }
+        let message = waiting.messages.pop_front()?;
+        waiting.bytes -= message.text.len();
+        Some(message)
+    }
+}
+
+impl Taken<'_> {
+    pub(super) fn text(&self) -> Bytes {
+        self.message.as_ref().map(|message| message.text.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn done(mut self) {
+        self.message = None;
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let Some(message) = self.message.take() else { return };
+        let mut waiting = lock(&self.queue.waiting);
+        waiting.bytes += message.text.len();
+        waiting.messages.push_front(message);
+        drop(waiting);
+        self.queue.wake.notify_waiters();
+    }
+}
