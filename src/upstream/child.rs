@@ -5,7 +5,7 @@ use super::channel::{Channel, MessageLimits, Outbound};
 use super::lines::{self, Line, Lines};
 use super::pool::{Start, Started};
 use super::transport::{Sent, Transport, TransportError};
-use crate::config::Secret;
+use crate::config::{self, Secret};
 use crate::mcp::UpstreamId;
 use secrecy::ExposeSecret;
 use std::path::PathBuf;
@@ -66,6 +66,19 @@ impl Start for ChildSpec {
 }
 
 impl ChildSpec {
+    /// The child that the configuration describes; `None` where the upstream is reached by URL.
+    pub fn of(name: UpstreamId, config: &config::Upstream, limits: MessageLimits) -> Option<ChildSpec> {
+        Some(ChildSpec {
+            name,
+            command: config.command.clone()?,
+            args: config.args.clone(),
+            env: config.env.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect(),
+            cwd: config.cwd.clone(),
+            limits,
+            grace: Grace::default(),
+        })
+    }
+
     fn spawn(&self) -> Result<Child, TransportError> {
         let mut command = Command::new(&self.command);
         command.args(&self.args).env_clear();

@@ -3,6 +3,7 @@
 
 use super::channel::Channel;
 use super::transport::{Dial, Sent, Transport, TransportError};
+use crate::config;
 use futures_util::future::{BoxFuture, FutureExt, Shared};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -40,6 +41,12 @@ pub struct PoolLimits {
     pub idle: Duration,
     /// All callers share one channel: for upstreams that were declared stateless.
     pub shared: bool,
+}
+
+impl From<&config::Upstream> for PoolLimits {
+    fn from(config: &config::Upstream) -> PoolLimits {
+        PoolLimits { most: config.max_children as usize, idle: config.child_idle, shared: config.stateless }
+    }
 }
 
 /// The channels to one upstream. Dropping it ends them, in the background; [`Dial::hang_up`] waits for that.

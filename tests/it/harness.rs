@@ -1,0 +1,46 @@
+//! Starts the real parts that tests talk to, on free ports, and ends them with the test.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+/// The fixture upstream's program. Cargo builds it with the tests (it is an example of the crate).
+pub fn fixture_program() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its own program");
+    let target = test.ancestors().nth(2).expect("tests lie in the target folder's deps");
+    let program = target.join("examples/fixture");
+    assert!(program.exists(), "{} is missing: cargo build --example fixture", program.display());
+    program
+}
+
+/// A fixture upstream with one listener. It ends with this value, and with the test if that is killed.
+pub struct Fixture {
+    process: Child,
+    pub url: String,
+}
+
+impl Fixture {
+    /// `--http`, `--sse` or another listener of it, at a free port; `more` are its other arguments.
+    pub fn listening(listener: &str, more: &[&str]) -> Fixture {
+        let mut process = Command::new(fixture_program())
+            .args([listener, "127.0.0.1:0", "--exit-with-stdin"])
+            .args(more)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the fixture starts");
+        let mut first = String::new();
+        let out = process.stdout.take().expect("its stdout is a pipe");
+        BufReader::new(out).read_line(&mut first).expect("it says where it listens");
+        let url = first.trim().strip_prefix("listening ").expect("it listens").to_owned();
+        Fixture { process, url }
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        // It may have ended by itself, which some tests make it do.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
