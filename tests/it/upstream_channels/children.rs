@@ -41,21 +41,10 @@ async fn a_modern_stdio_server_answers_and_notifies_each_subscription() {
 }
 
 #[tokio::test]
-async fn a_dropped_call_ends_in_the_server_and_its_neighbour_goes_on() {
+async fn a_dropped_call_is_cancelled_at_a_stdio_server() {
     let pool = fixture();
     let to = pool.dial("a").await.unwrap();
-    initialize(&*to).await;
-    let forever =
-        to.request(route(), request("n", "tools/call", json!({ "name": "never", "arguments": {} })));
-    let forever = tokio::spawn(forever);
-    // What is answered after it shows that the server has read it.
-    let echo = json!({ "name": "echo", "arguments": {} });
-    result(&*to, "e1", "tools/call", echo.clone()).await.unwrap();
-    forever.abort();
-    assert!(forever.await.is_err());
-    result(&*to, "e2", "tools/call", echo).await.unwrap();
-    let stats = result(&*to, "s", "tools/call", json!({ "name": "stats", "arguments": {} })).await.unwrap();
-    assert_eq!(stats["structuredContent"]["cancels"].as_array().unwrap().len(), 1, "{stats}");
+    a_dropped_call_ends_upstream(&*to).await;
     pool.hang_up().await;
 }
 

@@ -75,10 +75,11 @@ async fn a_child_that_always_exits_at_once_is_not_started_without_end() {
             assert!(ping(&*to).await.is_err());
             to.gone().await;
         }
+        tokio::task::yield_now().await;
     }
-    // Pauses of at least 125, 250, 500 and 1,000 ms lie between five starts.
+    // Pauses of at least 125, 250, 500 and 1,000 ms lie between the first five starts.
     let starts = pids(&file, 1).await.len();
-    assert!((2..=5).contains(&starts), "{starts} starts");
+    assert!((2..=6).contains(&starts), "{starts} starts");
 }
 
 #[tokio::test]
