@@ -293,7 +293,7 @@ pub struct Profile {
     /// New names of tools, by upstream and by the name the upstream gives them; they go before an upstream's `rename`.
     #[schemars(extend("x-key" = "upstream-id"), schema_with = "profile_renames_schema")]
     pub rename: Ordered<Ordered<String>>,
-    /// Instructions for the model, before those of the upstreams.
+    /// Instructions for the model, in place of those of the upstreams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
 }

@@ -21,7 +21,8 @@ impl Inner {
             let Some(ours) = &self.profile.instructions else { return Ok(about) };
             return Ok(Arc::new(About { instructions: Some(ours.clone()), ..(*about).clone() }));
         }
-        let abouts = self.about_each(&caller).await;
+        let members = 0..self.profile.members.len();
+        let abouts = join_all(members.map(|member| self.about_of(member, &caller))).await;
         let missing: Vec<_> = (abouts.iter().zip(&self.profile.members))
             .filter(|(about, _)| about.is_none())
             .map(|(_, member)| member.backend.id().clone())
@@ -39,24 +40,30 @@ impl Inner {
         }))
     }
 
-    /// What each member says of itself; `None` where it does not say so in time.
-    pub(super) async fn about_each(&self, caller: &Arc<Caller>) -> Vec<Option<Arc<About>>> {
-        let asked = self.profile.members.iter().zip(&self.said).map(async |(member, said)| {
-            let upstream = member.backend.id();
-            match tokio::time::timeout(member.limit, member.backend.about(caller.clone())).await {
-                Ok(Ok(about)) => {
-                    said.store(Some(about.clone()));
-                    return Some(about);
-                }
-                Ok(Err(fault)) => {
-                    let why = faults::word(&fault);
-                    tracing::debug!(%upstream, why, "an upstream does not say what it offers");
-                }
-                Err(_late) => tracing::debug!(%upstream, "an upstream does not say in time what it offers"),
+    /// What a member said last, else what it says now; `None` where it does not say so in time.
+    pub(super) async fn said_of(&self, member: usize, caller: &Arc<Caller>) -> Option<Arc<About>> {
+        match self.said[member].load_full() {
+            Some(said) => Some(said),
+            None => self.about_of(member, caller).await,
+        }
+    }
+
+    /// What a member says of itself to this caller; `None` where it does not say so in time.
+    async fn about_of(&self, member: usize, caller: &Arc<Caller>) -> Option<Arc<About>> {
+        let of = &self.profile.members[member];
+        let upstream = of.backend.id();
+        match tokio::time::timeout(of.limit, of.backend.about(caller.clone())).await {
+            Ok(Ok(about)) => {
+                self.said[member].store(Some(about.clone()));
+                return Some(about);
             }
-            None
-        });
-        join_all(asked).await
+            Ok(Err(fault)) => {
+                let why = faults::word(&fault);
+                tracing::debug!(%upstream, why, "an upstream does not say what it offers");
+            }
+            Err(_late) => tracing::debug!(%upstream, "an upstream does not say in time what it offers"),
+        }
+        None
     }
 
     /// Whether a member has a list, or may have one: by what it last said, for lists come and go with the member.

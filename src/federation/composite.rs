@@ -39,7 +39,7 @@ pub(super) struct Inner {
     pub(super) silent: Cache<(usize, Kind, Arc<str>), Fault>,
     /// Callers for whom lists were asked anew a moment ago.
     pub(super) asked: Cache<(Kind, Arc<str>), ()>,
-    /// What each member last said of itself to anyone: only whether it has lists is taken from here.
+    /// What each member last said of itself to anyone: only what kinds of things it has is taken from here.
     pub(super) said: Vec<ArcSwapOption<About>>,
 }
 
@@ -55,8 +55,8 @@ impl Composite {
             id,
             naming: Naming::of(&profile),
             rules: Arc::new(UriRules::of(&profile)),
-            names: Derived::new(),
-            uris: Derived::new(),
+            names: Derived::new(Names::weight),
+            uris: Derived::new(Uris::weight),
             none: Kind::ALL.map(|kind| Arc::new(names::none(kind))),
             silent: Cache::builder().max_capacity(REMEMBERED).time_to_live(SILENCE).build(),
             asked: Cache::builder().max_capacity(REMEMBERED).time_to_live(PATIENCE).build(),

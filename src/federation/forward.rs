@@ -146,7 +146,8 @@ impl Inner {
 
     /// To all that declare logging, and to those that could not say: their links keep it for when they are back.
     async fn set_level(&self, call: Call) -> Reply {
-        let abouts = self.about_each(&call.caller).await;
+        let members = 0..self.profile.members.len();
+        let abouts = join_all(members.map(|member| self.said_of(member, &call.caller))).await;
         let logging = abouts.iter().enumerate().filter(|(_, about)| {
             about.as_ref().is_none_or(|about| about::has(&about.capabilities, "logging", None))
         });

@@ -62,8 +62,17 @@ impl Inner {
         age: Age,
     ) -> Result<Arc<Listing>, Fault> {
         let of = &self.profile.members[member];
+        let alone = self.profile.members.len() == 1;
+        if age == Age::Known && !alone && of.backend.known(caller, kind).is_none() {
+            let key = (member, kind, caller.session.key().clone());
+            match self.silent.get(&key) {
+                Some(fault) if faults::is_absent(&fault) => return Ok(self.none[kind as usize].clone()),
+                Some(fault) => return Err(fault),
+                None => {}
+            }
+        }
         let list = of.backend.list(caller.clone(), kind, age);
-        let listed = if self.profile.members.len() == 1 {
+        let listed = if alone {
             // Nobody waits for this member but its own callers: the link's limits are enough.
             list.await
         } else {
@@ -90,8 +99,7 @@ impl Inner {
     pub(super) async fn learn(&self, caller: &Arc<Caller>, kinds: &[Kind]) {
         let unknown = kinds.iter().flat_map(|kind| {
             let known = self.known(caller, *kind);
-            let unknown = move |m: &usize| known[*m].is_none() && !self.is_silent(caller, *m, *kind);
-            (0..self.profile.members.len()).filter(unknown).map(move |m| (m, *kind))
+            (0..known.len()).filter(move |m| known[*m].is_none()).map(move |m| (m, *kind))
         });
         join_all(unknown.map(|(member, kind)| self.ask(member, caller, kind, Age::Known))).await;
     }
@@ -111,13 +119,10 @@ impl Inner {
         }
         self.asked.insert(key, ());
         let lists = kinds.iter().flat_map(|kind| (0..self.profile.members.len()).map(move |m| (m, *kind)));
-        let asked = lists.filter(|(m, kind)| !self.is_silent(caller, *m, *kind));
+        let silent = |m, kind| self.silent.contains_key(&(m, kind, caller.session.key().clone()));
+        let asked = lists.filter(|(m, kind)| !silent(*m, *kind));
         join_all(asked.map(|(member, kind)| self.ask(member, caller, kind, Age::Fresh))).await;
         true
-    }
-
-    fn is_silent(&self, caller: &Caller, member: usize, kind: Kind) -> bool {
-        self.silent.contains_key(&(member, kind, caller.session.key().clone()))
     }
 
     /// Why a member's list is not known, where it has one and could not give it.

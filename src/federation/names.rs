@@ -1,7 +1,7 @@
 //! One kind's lists as one: what clients see of each item, and whose it is. A table, never a split of names.
 
 use super::naming::Naming;
-use super::parts::Parts;
+use super::parts::{self, Parts};
 use super::splice;
 use super::uris::Uris;
 use crate::mcp::{Item, Kind, Listing};
@@ -32,7 +32,7 @@ pub(super) struct Names {
     /// Whether a tool names the URI of an app, so that URIs decide what clients see of it.
     pub(super) has_apps: bool,
     /// Held so that no other list can come to stand at their addresses while this is cached by them.
-    _of: (Parts, Option<Arc<Uris>>),
+    of: (Parts, Option<Arc<Uris>>),
 }
 
 impl Names {
@@ -44,7 +44,7 @@ impl Names {
             shown: HashMap::new(),
             own: HashMap::new(),
             has_apps: false,
-            _of: (parts.clone(), uris.clone()),
+            of: (parts.clone(), uris.clone()),
         };
         let mut items = Vec::new();
         let mut changed = false;
@@ -104,6 +104,11 @@ impl Names {
     pub(super) fn find(&self, name: &str) -> Option<(usize, Arc<str>)> {
         let at = self.shown.get(name).copied().or_else(|| self.own.get(name).copied().flatten())?;
         Some(self.owners[at].clone())
+    }
+
+    /// What the lists that it was made of keep alive, in bytes.
+    pub(super) fn weight(&self) -> usize {
+        parts::weight(&self.of.0)
     }
 
     /// The list without the items of members that did not answer now.

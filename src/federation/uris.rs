@@ -2,7 +2,7 @@
 //! where several do (PROTOCOL, *Lists, names, pages*). Every qualified form can be turned back by itself.
 
 use super::Profile;
-use super::parts::Parts;
+use super::parts::{self, Parts};
 use super::splice;
 use super::template::Template;
 use crate::mcp::UpstreamId;
@@ -60,7 +60,7 @@ pub(super) struct Uris {
     /// In configuration order, as clients see them.
     templates: Vec<KnownTemplate>,
     /// Held so that no other list can come to stand at their addresses while this is cached by them.
-    _of: [Parts; 3],
+    of: [Parts; 3],
 }
 
 struct KnownTemplate {
@@ -78,7 +78,7 @@ impl Uris {
             routes: HashMap::new(),
             shown: vec![HashMap::new(); rules.ids.len()],
             templates: Vec::new(),
-            _of: [tools.clone(), resources.clone(), templates.clone()],
+            of: [tools.clone(), resources.clone(), templates.clone()],
         };
         for member in 0..rules.ids.len() {
             for item in resources[member].iter().flat_map(|l| l.items()) {
@@ -94,6 +94,11 @@ impl Uris {
             }
         }
         uris
+    }
+
+    /// What the lists that it was made of keep alive, in bytes.
+    pub(super) fn weight(&self) -> usize {
+        self.of.iter().map(parts::weight).sum()
     }
 
     fn own(&mut self, member: usize, uri: Arc<str>) {
