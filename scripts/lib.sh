@@ -3,6 +3,7 @@
 # processes that end with the script, and one line a check. Sourced by the scripts, never run.
 
 set -euo pipefail
+shopt -s inherit_errexit
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 CACHE=${XDG_CACHE_HOME:-${HOME:?}/.cache}/plasm-mcp
@@ -190,17 +191,19 @@ example() { printf '%s\n' "$CARGO_TARGET_DIR/debug/examples/$1"; }
 install_node() {
   local arch
   case $(uname -m) in x86_64) arch=x64 ;; aarch64) arch=arm64 ;; *) echo "no packaged Node for $(uname -m)"; return 1 ;; esac
-  npm install --prefix "$1" --no-audit --no-fund --no-save --ignore-scripts "node-linux-$arch@$NODE_PIN" &&
-    ln -s "node_modules/node-linux-$arch/bin" "$1/bin"
+  # In its folder, and not by --prefix: that would also move where npm looks for the machine's own settings.
+  (cd "$1" && echo '{}' >package.json && npm install --no-audit --no-fund --ignore-scripts "node-linux-$arch@$NODE_PIN") &&
+    ln -s "node_modules/node-linux-$arch/bin" "$1/bin" && "$1/bin/node" --version
 }
 
 # node22: prints the path of a Node of version 22 or later: the machine's, else a pinned one from npm.
 node22() {
-  local major
+  local major dir
   major=$(node -p 'process.versions.node.split(".")[0]' 2>/dev/null || echo 0)
   if [ "$major" -ge 22 ]; then command -v node; return; fi
   need npm npm
-  printf '%s/bin/node\n' "$(once "$CACHE/node-$NODE_PIN" install_node)"
+  dir=$(once "$CACHE/node-$NODE_PIN" install_node) || exit 1
+  printf '%s/bin/node\n' "$dir"
 }
 
 install_npm() {
@@ -225,6 +228,8 @@ python_ready() { need python3 python3 && need "python3's venv" python3-venv pyth
 # python_env: prints the Python of an environment with what tests/clients/requirements.txt pins.
 python_env() {
   python_ready
-  local key; key=$({ cat "$ROOT/tests/clients/requirements.txt"; python3 --version; } | sha256sum | cut -c1-16)
-  printf '%s/bin/python\n' "$(once "$CACHE/python-$key" install_python)"
+  local key dir
+  key=$({ cat "$ROOT/tests/clients/requirements.txt"; python3 --version; } | sha256sum | cut -c1-16)
+  dir=$(once "$CACHE/python-$key" install_python) || exit 1
+  printf '%s/bin/python\n' "$dir"
 }
