@@ -1,6 +1,6 @@
 // The official inspector's command line, `mcp-inspector --cli`: one process a check, as people use it in scripts.
 //
-//   inspector.mjs --era modern|legacy (--http URL | --sse URL | --stdio -- COMMAND… | --config FILE)
+//   inspector.mjs --era modern|legacy (--http URL | --sse URL | --stdio -- COMMAND… | --config FILE --server NAME)
 //
 // Prints `ok NAME` or `FAIL NAME: why` a check; exits non-zero if one failed.
 
@@ -25,8 +25,12 @@ async function inspect(method, ...flags) {
     const [where, command] = place();
     const era = ['--protocol-era', at.era];
     const argv = [program, '--cli', ...where, ...era, '--method', method, ...flags, '--format', 'json', '--quiet', '--stored-auth-only', ...command];
-    const { stdout } = await promisify(execFile)(process.execPath, argv, { timeout: 9_000, maxBuffer: 1 << 26 });
-    return JSON.parse(stdout).result;
+    try {
+        const { stdout } = await promisify(execFile)(process.execPath, argv, { timeout: 9_000, maxBuffer: 1 << 26 });
+        return JSON.parse(stdout).result;
+    } catch (error) {
+        throw new Error(`${method}: ${error.stderr || error.stdout || error.message}`);
+    }
 }
 
 /** What any server of ours must show, whatever its tools are. */
