@@ -43,8 +43,11 @@ impl Inner {
         let reply = backend.call(call).await;
         let back = Back { inner: self, member, method, caller, asked };
         match reply {
-            Reply::One(outcome) => Reply::One(back.outcome(outcome)),
-            Reply::Stream(events) => Reply::Stream(events.map(move |event| back.event(event)).boxed()),
+            Reply::One(outcome) => Reply::One(back.outcome(outcome).await),
+            Reply::Stream(events) => {
+                let back = Arc::new(back);
+                Reply::Stream(events.then(move |event| back.clone().event(event)).boxed())
+            }
         }
     }
 
@@ -186,10 +189,10 @@ struct Back {
 }
 
 impl Back {
-    fn event(&self, event: Event) -> Event {
+    async fn event(self: Arc<Self>, event: Event) -> Event {
         match event {
             Event::Note(note) => Event::Note(self.note(note)),
-            Event::Done(outcome) => Event::Done(self.outcome(outcome)),
+            Event::Done(outcome) => Event::Done(self.outcome(outcome).await),
             ask @ Event::Ask(_) => ask,
         }
     }
@@ -202,14 +205,17 @@ impl Back {
         note
     }
 
-    fn outcome(&self, outcome: Outcome) -> Outcome {
+    async fn outcome(&self, outcome: Outcome) -> Outcome {
         let Outcome::Result(mut raw) = outcome else { return outcome };
-        // The table of URIs is looked up only for a result that names one.
-        let uris = std::cell::OnceCell::new();
-        splice::result(&self.method, &mut raw, |uri| match &self.asked {
-            Some(asked) if asked.own == uri => asked.seen.as_str().into(),
-            _ => uris.get_or_init(|| self.inner.uris(&self.caller, None)).shown(self.member, uri),
-        });
+        let found = splice::uris_of_result(&self.method, &raw);
+        if !found.is_empty() {
+            // Whether a URI needs another name is known only once everyone was asked for theirs.
+            let uris = self.inner.learn_uris(&self.caller).await;
+            splice::replace(&mut raw, found, |uri| match &self.asked {
+                Some(asked) if asked.own == uri => asked.seen.as_str().into(),
+                _ => uris.shown(self.member, uri),
+            });
+        }
         Outcome::Result(raw)
     }
 }

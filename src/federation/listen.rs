@@ -7,7 +7,7 @@ mod leg;
 use super::composite::{Inner, check_resume};
 use super::splice;
 use crate::mcp::{Call, Event, Note, Outcome, Reason, Reply};
-use crate::wire::{Method, Raw};
+use crate::wire::{Era, Method, Raw};
 use filter::Filter;
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, SelectAll, unfold};
@@ -90,7 +90,8 @@ impl Inner {
         )
     }
 
-    /// The filter's part of each member: the lists go to all, a URI to its owner under its own name.
+    /// The filter's part of each member: the lists go to all, a URI to its owner under its own name. A legacy session
+    /// hears of every member, whatever it asked for: log messages and requests come this way as well.
     async fn split(&self, call: &Call, asked: &Filter) -> Vec<(usize, Filter)> {
         let lists = Filter { uris: BTreeSet::new(), ..asked.clone() };
         let mut parts = vec![lists; self.profile.members.len()];
@@ -104,7 +105,8 @@ impl Inner {
                 }
             }
         }
-        parts.into_iter().enumerate().filter(|(_, part)| !part.is_empty()).collect()
+        let legacy = call.caller.version.era() == Era::Legacy;
+        parts.into_iter().enumerate().filter(|(_, part)| legacy || !part.is_empty()).collect()
     }
 }
 

@@ -86,12 +86,15 @@ impl Inner {
             self.silent.invalidate(&key);
             return listed;
         };
+        let news = !self.silent.contains_key(&key);
         self.silent.insert(key, fault.clone());
         if faults::is_absent(&fault) {
             return Ok(self.none[kind as usize].clone());
         }
-        let why = faults::word(&fault);
-        tracing::debug!(upstream = %of.backend.id(), list = kind.method().as_str(), why, "a list is missing");
+        if news {
+            let (list, why) = (kind.method(), faults::word(&fault));
+            tracing::warn!(upstream = %of.backend.id(), ?list, why, "a list is missing");
+        }
         Err(fault)
     }
 

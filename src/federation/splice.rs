@@ -6,10 +6,9 @@ use crate::wire::{Method, Raw, Span};
 use memchr::memmem;
 use std::sync::Arc;
 
-/// Rewrites the URIs that a result names (links and embedded resources in content, `contents[].uri`, an app's URI in
-/// `_meta`) by `shown`.
-pub(super) fn result(method: &Method, raw: &mut Raw, shown: impl Fn(&str) -> Arc<str>) {
-    for (span, uri) in uris_of_result(method, raw) {
+/// Writes what clients see of the URIs found in a value.
+pub(super) fn replace(raw: &mut Raw, found: Vec<(Span, String)>, shown: impl Fn(&str) -> Arc<str>) {
+    for (span, uri) in found {
         let now = shown(&uri);
         if *now != *uri {
             raw.edit(span, json::quote(&now));
@@ -20,27 +19,26 @@ pub(super) fn result(method: &Method, raw: &mut Raw, shown: impl Fn(&str) -> Arc
 /// Rewrites the URI of `notifications/resources/updated`.
 pub(super) fn updated(params: &mut Raw, shown: impl Fn(&str) -> Arc<str>) {
     let found = member(params.text(), 0, "uri").and_then(|span| text_at(params, span));
-    if let Some((span, uri)) = found {
-        let now = shown(&uri);
-        if *now != *uri {
-            params.edit(span, json::quote(&now));
-        }
-    }
+    replace(params, found.into_iter().collect(), shown);
 }
 
 /// The URIs of a tool's app (MCP Apps, SEP-1865): `_meta.ui.resourceUri`, and the older flat key.
 pub(super) fn app_uris(body: &Raw) -> Vec<(Span, String)> {
-    let text = body.text();
+    app_spans(body.text()).into_iter().filter_map(|span| text_at(body, span)).collect()
+}
+
+fn app_spans(text: &[u8]) -> Vec<Span> {
     if memmem::find(text, b"resourceUri").is_none() {
         return Vec::new();
     }
     let Some(meta) = member(text, 0, "_meta") else { return Vec::new() };
     let nested = member(text, meta.start, "ui").and_then(|ui| member(text, ui.start, "resourceUri"));
     let flat = member(text, meta.start, "ui/resourceUri");
-    [nested, flat].into_iter().flatten().filter_map(|span| text_at(body, span)).collect()
+    [nested, flat].into_iter().flatten().collect()
 }
 
-fn uris_of_result(method: &Method, raw: &Raw) -> Vec<(Span, String)> {
+/// The URIs that a result names: links and embedded resources in content, `contents[].uri`, an app's URI in `_meta`.
+pub(super) fn uris_of_result(method: &Method, raw: &Raw) -> Vec<(Span, String)> {
     let text = raw.text();
     let mut found = Vec::new();
     match method {
@@ -49,7 +47,8 @@ fn uris_of_result(method: &Method, raw: &Raw) -> Vec<(Span, String)> {
                 found.extend(member(text, content.start, "uri"));
             }
         }
-        Method::ToolsCall | Method::PromptsGet if memmem::find(text, b"\"resource").is_some() => {
+        // The type of every block with a URI, and both keys of an app's, have the word in them.
+        Method::ToolsCall | Method::PromptsGet if memmem::find(text, b"resource").is_some() => {
             for block in elements(text, member(text, 0, "content")) {
                 found.extend(uri_of_block(text, block.start));
             }
@@ -68,11 +67,10 @@ fn uris_of_result(method: &Method, raw: &Raw) -> Vec<(Span, String)> {
         }
         _ => {}
     }
-    let mut found: Vec<_> = found.into_iter().filter_map(|span| text_at(raw, span)).collect();
     if *method == Method::ToolsCall {
-        found.extend(app_uris(raw));
+        found.extend(app_spans(text));
     }
-    found
+    found.into_iter().filter_map(|span| text_at(raw, span)).collect()
 }
 
 /// The URI of a content block that is a link or an embedded resource.
@@ -106,7 +104,8 @@ mod tests {
 
     fn spliced(method: Method, text: &'static str) -> String {
         let mut raw = Raw::trusted(text);
-        result(&method, &mut raw, |uri| format!("b+{uri}").into());
+        let found = uris_of_result(&method, &raw);
+        replace(&mut raw, found, |uri| format!("b+{uri}").into());
         String::from_utf8(raw.to_bytes().to_vec()).unwrap()
     }
 

@@ -278,11 +278,15 @@ impl Session for Nothing {
 }
 
 pub(crate) fn caller() -> Arc<Caller> {
+    caller_of(Version::MODERN)
+}
+
+pub(crate) fn caller_of(version: Version) -> Arc<Caller> {
     Arc::new(Caller {
         principal: Arc::new(Principal::minted("", "", "somebody")),
         profile: "".into(),
         client: Arc::new(Client::default()),
-        version: Version::MODERN,
+        version,
         session: Arc::new(Nothing("somebody".into())),
     })
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::mcp::scripted::{Health, Listener};
 use crate::mcp::{Event, Note};
-use crate::wire::Raw;
+use crate::wire::{Raw, Version};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use std::sync::atomic::Ordering;
@@ -163,4 +163,16 @@ async fn what_the_client_tells_is_told_to_all_and_each_ends_its_part() {
     two.end(scripted::caller().session.clone()).await;
     assert_eq!((a.told.load(Ordering::SeqCst), b.told.load(Ordering::SeqCst)), (2, 1));
     assert_eq!((a.ended.load(Ordering::SeqCst), b.ended.load(Ordering::SeqCst)), (1, 1));
+}
+
+#[tokio::test]
+async fn a_legacy_session_hears_the_log_of_every_upstream_whatever_changes_it_asked_for() {
+    let ((a, mut at_a), (b, _at_b)) = (backend("a"), backend("b"));
+    let mut call = scripted::call(Method::Listen, r#"{"notifications":{}}"#);
+    call.caller = scripted::caller_of(Version::NEWEST_LEGACY);
+    let mut events = composite(&[&a, &b]).call(call).await.into_events();
+    let (acknowledged, a) = tokio::join!(note(&mut events), at_a.recv());
+    assert_eq!(acknowledged.0, Method::Acknowledged);
+    a.unwrap().note(Method::LogMessage, r#"{"level":"info","data":1}"#).await;
+    assert_eq!(note(&mut events).await, (Method::LogMessage, r#"{"level":"info","data":1}"#.to_owned()));
 }

@@ -124,7 +124,6 @@ async fn b075_links_and_embedded_resources_lead_back_to_the_upstream_that_sent_t
         Arc::new(backend.listing(Kind::Resource, &resource).listing(Kind::Tool, &tool))
     });
     let two = composite(&[&a, &b]);
-    list(&two, Kind::Resource).await;
     let got = result(&two, Method::ToolsCall, r#"{"name":"a__t"}"#).await;
     assert_eq!(got, links.replace("memo:1", "a+memo:1"));
     let got = result(&two, Method::ToolsCall, r#"{"name":"b__t"}"#).await;
