@@ -6,7 +6,9 @@
 pub mod channel;
 pub mod child;
 pub mod client;
+pub mod http;
 pub mod lines;
+pub mod link;
 pub mod pool;
 pub mod sse_client;
 pub mod transport;

@@ -15,7 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mcp", &["wire"]),
     ("auth", &["mcp", "store"]),
     ("session", &["mcp", "store", "sealing", "wire"]),
-    ("upstream", &["lines", "mcp", "telemetry", "wire"]),
+    ("upstream", &["config", "lines", "mcp", "telemetry", "wire"]),
     ("federation", &["config", "mcp", "telemetry", "wire"]),
     ("demo", &["mcp", "wire"]),
     (

@@ -1,0 +1,186 @@
+//! An answer that comes as events: read within its bounds, and gone on with where the connection ends before it.
+
+use super::exchange::{DEPTH, Exchange, garbage};
+use super::giveup::GiveUp;
+use crate::upstream::transport::{Incoming, Route, TransportError};
+use crate::wire::sse::{Decoder, SseEvent};
+use crate::wire::{Era, Id, Message, envelope};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use http_body_util::BodyExt;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+/// How often a stream is asked for in a row without an event in between.
+const ATTEMPTS: u32 = 5;
+/// What the reader waits before it reconnects, where the upstream names no time.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How long the end of a stream may come after its answer.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+pub(super) struct Events {
+    exchange: Arc<Exchange>,
+    route: Route,
+    body: Option<hyper::body::Incoming>,
+    decoder: Decoder,
+    ready: VecDeque<SseEvent>,
+    /// The request that this stream answers; `None` for a standing one, which ends without an answer.
+    answers: Option<Id>,
+    last: Option<Bytes>,
+    retry: Duration,
+    attempts: u32,
+    deadline: Instant,
+    giveup: GiveUp,
+}
+
+impl Events {
+    pub(super) fn new(
+        exchange: Arc<Exchange>,
+        route: Route,
+        body: hyper::body::Incoming,
+        answers: Option<Id>,
+        deadline: Instant,
+        giveup: GiveUp,
+    ) -> Events {
+        let decoder = Decoder::new(exchange.limit);
+        Events {
+            exchange,
+            route,
+            body: Some(body),
+            decoder,
+            ready: VecDeque::new(),
+            answers,
+            last: None,
+            retry: RETRY,
+            attempts: 0,
+            deadline,
+            giveup,
+        }
+    }
+
+    /// The messages, in order. After an answer or an error nothing follows.
+    pub(super) fn stream(self) -> BoxStream<'static, Result<Incoming, TransportError>> {
+        let steps = futures_util::stream::unfold(Some(self), |reading| async {
+            let mut events = reading?;
+            let item = events.next().await?;
+            let over = match &item {
+                Ok(incoming) => matches!(incoming.message, Message::Response(_)),
+                Err(_) => true,
+            };
+            if !over {
+                return Some((item, Some(events)));
+            }
+            if !matches!(item, Err(TransportError::Timeout)) {
+                events.giveup.disarm();
+            }
+            if item.is_ok() {
+                events.see_off();
+            }
+            Some((item, None))
+        });
+        steps.boxed()
+    }
+
+    /// After the answer the upstream ends the stream: read to its end, the connection can be used again.
+    fn see_off(&mut self) {
+        let Some(mut body) = self.body.take() else { return };
+        self.exchange.tasks.spawn(async move {
+            let end = async { while let Some(Ok(_)) = body.frame().await {} };
+            // One that goes on is closed.
+            tokio::time::timeout(FAREWELL, end).await.ok();
+        });
+    }
+
+    async fn next(&mut self) -> Option<Result<Incoming, TransportError>> {
+        loop {
+            while let Some(event) = self.ready.pop_front() {
+                if let Some(item) = self.take(event) {
+                    return Some(item);
+                }
+            }
+            let Some(body) = &mut self.body else {
+                // A standing stream ends here: whoever holds it opens the next, with the last id that it saw.
+                self.answers.as_ref()?;
+                if let Err(error) = self.reopen().await {
+                    return Some(Err(error));
+                }
+                continue;
+            };
+            match timeout_at(self.deadline, body.frame()).await {
+                Err(_) => return Some(Err(TransportError::Timeout)),
+                Ok(Some(Ok(frame))) => {
+                    let Ok(data) = frame.into_data() else { continue };
+                    match self.decoder.push(&data) {
+                        Ok(events) => self.ready.extend(events),
+                        Err(too_long) => return Some(Err(TransportError::TooLarge(too_long.0))),
+                    }
+                }
+                Ok(Some(Err(_)) | None) => self.body = None,
+            }
+        }
+    }
+
+    /// What an event holds for us; `None` where it holds an id, a pause or somebody else's message.
+    fn take(&mut self, event: SseEvent) -> Option<Result<Incoming, TransportError>> {
+        self.attempts = 0;
+        if let Some(id) = event.id {
+            // An empty id forgets the last one (WHATWG EventSource).
+            self.last = (!id.is_empty()).then(|| Bytes::from(id));
+        }
+        if let Some(retry) = event.retry {
+            self.retry = Duration::from_millis(retry);
+        }
+        if event.data.is_empty() || event.event.is_some_and(|kind| kind != "message") {
+            return None;
+        }
+        let message = match envelope::read_upstream(event.data, DEPTH) {
+            Ok(message) => message,
+            Err(refused) => return Some(Err(garbage(refused.to_string()))),
+        };
+        if let Message::Response(response) = &message
+            && (self.answers.is_none()
+                || response.id.as_ref().is_some_and(|id| Some(id) != self.answers.as_ref()))
+        {
+            tracing::debug!(id = ?response.id, "an upstream answered a request that this stream is not for");
+            return None;
+        }
+        Some(Ok(Incoming { message, at: self.last.clone() }))
+    }
+
+    /// Goes on with the stream after its last event, on a new connection (2025-11-25 transports, *Resumability*). A
+    /// stream without event ids, and a modern one, cannot go on.
+    async fn reopen(&mut self) -> Result<(), TransportError> {
+        let legacy = self.route.version.is_some_and(|v| v.era() == Era::Legacy);
+        let Some(last) = self.last.clone().filter(|_| legacy) else { return Err(TransportError::Broken) };
+        loop {
+            if self.attempts == ATTEMPTS {
+                return Err(TransportError::Broken);
+            }
+            // Each attempt without an event waits longer; the first waits what the upstream asked for.
+            let pause = self.retry.saturating_mul(1 << self.attempts);
+            self.attempts += 1;
+            let until = Instant::now() + pause;
+            if until >= self.deadline {
+                sleep_until(self.deadline).await;
+                return Err(TransportError::Timeout);
+            }
+            sleep_until(until).await;
+            match timeout_at(self.deadline, self.exchange.get(&self.route, Some(&last))).await {
+                Err(_) => return Err(TransportError::Timeout),
+                Ok(Ok(body)) => {
+                    self.body = Some(body);
+                    self.decoder = Decoder::new(self.exchange.limit);
+                    return Ok(());
+                }
+                Ok(Err(TransportError::Unreachable(_) | TransportError::Broken)) => {}
+                Ok(Err(TransportError::Refused { status: 502..=504, .. })) => {}
+                // It can tell nothing more of this stream.
+                Ok(Err(_)) => return Err(TransportError::Broken),
+            }
+        }
+    }
+}

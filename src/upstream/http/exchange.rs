@@ -1,0 +1,335 @@
+//! One request and its response: headers out, status and media type in.
+
+use super::events::Events;
+use super::giveup::GiveUp;
+use super::jar::Jar;
+use super::{HttpConfig, body};
+use crate::upstream::client::HttpClient;
+use crate::upstream::transport::{
+    Answer, Answered, Incoming, Outgoing, Route, TransportError, UpstreamSessionId,
+};
+use crate::wire::{Era, Message, Raw, Version, envelope, headers, json};
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::TaskTracker;
+
+/// How deep a message of an upstream may be nested (PROTOCOL, *Eras*).
+pub(super) const DEPTH: u16 = 128;
+/// Notifications, answers and the end of a session are small and wait for no work.
+const SEND_WITHIN: Duration = Duration::from_secs(30);
+/// What is read of the body of a refusal: a JSON-RPC error, or a page that is thrown away.
+const REFUSAL_LIMIT: usize = 256 << 10;
+
+const SESSION_ID: HeaderName = HeaderName::from_static(headers::SESSION_ID);
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_VERSION);
+const MCP_METHOD: HeaderName = HeaderName::from_static(headers::METHOD);
+const MCP_NAME: HeaderName = HeaderName::from_static(headers::NAME);
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static(headers::LAST_EVENT_ID);
+
+pub(super) struct Exchange {
+    client: HttpClient,
+    url: http::Uri,
+    /// What every POST bears, and what every GET and DELETE bears.
+    post: HeaderMap,
+    bare: HeaderMap,
+    jar: Option<Jar>,
+    pub(super) limit: usize,
+    /// The cancels on their way.
+    pub(super) tasks: TaskTracker,
+}
+
+impl Exchange {
+    pub(super) fn new(client: HttpClient, config: HttpConfig) -> Exchange {
+        let mut bare = HeaderMap::new();
+        bare.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        let agent = HeaderValue::from_static(concat!("plasm-mcp/", env!("CARGO_PKG_VERSION")));
+        bare.insert(USER_AGENT, agent);
+        bare.extend(config.headers);
+        let mut post = bare.clone();
+        post.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        post.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Exchange {
+            client,
+            url: config.url,
+            post,
+            bare,
+            jar: config.cookies.then(Jar::default),
+            limit: config.limit,
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    pub(super) async fn request(
+        self: Arc<Self>,
+        route: Route,
+        request: Outgoing,
+    ) -> Result<Answered, TransportError> {
+        let deadline = request.deadline;
+        let mut post = self.request_to(Method::POST, &self.post, &route)?;
+        if route.version.is_some_and(|v| v.era() == Era::Modern) {
+            let map = post.headers_mut();
+            map.insert(MCP_METHOD, value(request.method.as_str())?);
+            if let Some(name) = &request.name {
+                map.insert(MCP_NAME, value(&headers::encode(name))?);
+            }
+        }
+        let text = envelope::write_request(&request.id, &request.method, &request.params);
+        *post.body_mut() = Full::new(text);
+        let mut giveup = GiveUp::watch(&self, &route, &request.id);
+        let response = within(deadline, self.send_out(post)).await.inspect_err(|error| {
+            if !matches!(error, TransportError::Timeout) {
+                giveup.disarm();
+            }
+        })?;
+        if !response.status().is_success() {
+            giveup.disarm();
+            return Err(within(deadline, self.refusal(&route, response)).await.unwrap_or_else(|e| e));
+        }
+        let session = session_of(response.headers());
+        if headers::is_event_stream(response.headers()) {
+            let events = Events::new(self, route, response.into_body(), Some(request.id), deadline, giveup);
+            return Ok(Answered { answer: Answer::Stream(events.stream()), session });
+        }
+        let answer = within(deadline, self.one(response, &request)).await;
+        if !matches!(answer, Err(TransportError::Timeout)) {
+            giveup.disarm();
+        }
+        Ok(Answered { answer: Answer::One(answer?), session })
+    }
+
+    /// The answer that is one JSON body.
+    async fn one(
+        &self,
+        response: Response<hyper::body::Incoming>,
+        request: &Outgoing,
+    ) -> Result<Incoming, TransportError> {
+        if matches!(response.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+            return Err(garbage("a request was accepted and not answered"));
+        }
+        // Some servers forget the media type of what is JSON.
+        if response.headers().contains_key(CONTENT_TYPE) && !headers::is_json(response.headers()) {
+            return Err(garbage("an answer that is neither JSON nor an event stream"));
+        }
+        let text = body::collect(response.into_body(), self.limit).await?;
+        let message = envelope::read_upstream(text, DEPTH).map_err(|e| garbage(e.to_string()))?;
+        match &message {
+            Message::Response(r) if r.id.as_ref().is_none_or(|id| *id == request.id) => {
+                Ok(Incoming { message, at: None })
+            }
+            Message::Response(_) => Err(garbage("an answer to another request")),
+            _ => Err(garbage("a message that is no answer")),
+        }
+    }
+
+    pub(super) async fn send(self: Arc<Self>, route: Route, message: Bytes) -> Result<(), TransportError> {
+        let mut post = self.request_to(Method::POST, &self.post, &route)?;
+        *post.body_mut() = Full::new(message);
+        self.small(&route, post).await
+    }
+
+    pub(super) async fn close(self: Arc<Self>, route: Route) -> Result<(), TransportError> {
+        if route.session.is_none() {
+            return Ok(());
+        }
+        let delete = self.request_to(Method::DELETE, &self.bare, &route)?;
+        match self.small(&route, delete).await {
+            // An upstream may keep its sessions to itself, or have ended this one already.
+            Err(TransportError::Refused { status: 405, .. } | TransportError::SessionGone) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Sends what is answered by a status alone.
+    async fn small(&self, route: &Route, request: Request<Full<Bytes>>) -> Result<(), TransportError> {
+        within(Instant::now() + SEND_WITHIN, async {
+            let response = self.send_out(request).await?;
+            if !response.status().is_success() {
+                return Err(self.refusal(route, response).await?);
+            }
+            // Read to its end, so that the connection can be used again.
+            body::collect(response.into_body(), REFUSAL_LIMIT).await.map(drop)
+        })
+        .await
+    }
+
+    pub(super) async fn standing(
+        self: Arc<Self>,
+        route: Route,
+        after: Option<Bytes>,
+    ) -> Result<Option<BoxStream<'static, Result<Incoming, TransportError>>>, TransportError> {
+        match self.get(&route, after.as_deref()).await {
+            Ok(body) => {
+                let forever = Instant::now() + FOREVER;
+                let giveup = GiveUp::none();
+                Ok(Some(Events::new(self, route, body, None, forever, giveup).stream()))
+            }
+            Err(TransportError::Refused { status: 405, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens the stream of a session, or goes on with one after the event `after`.
+    pub(super) async fn get(
+        &self,
+        route: &Route,
+        after: Option<&[u8]>,
+    ) -> Result<hyper::body::Incoming, TransportError> {
+        let mut get = self.request_to(Method::GET, &self.bare, route)?;
+        if let Some(id) = after {
+            let id =
+                HeaderValue::from_bytes(id).map_err(|_| garbage("an event id that no header can bear"))?;
+            get.headers_mut().insert(LAST_EVENT_ID, id);
+        }
+        let response = self.send_out(get).await?;
+        if !response.status().is_success() {
+            return Err(self.refusal(route, response).await?);
+        }
+        match headers::is_event_stream(response.headers()) {
+            true => Ok(response.into_body()),
+            false => Err(garbage("a GET was not answered by an event stream")),
+        }
+    }
+
+    fn request_to(
+        &self,
+        method: Method,
+        base: &HeaderMap,
+        route: &Route,
+    ) -> Result<Request<Full<Bytes>>, TransportError> {
+        let mut request = Request::new(Full::default());
+        *request.method_mut() = method;
+        *request.uri_mut() = self.url.clone();
+        let map = request.headers_mut();
+        *map = base.clone();
+        if let Some(version) = route.version {
+            map.insert(PROTOCOL_VERSION, version_value(version));
+        }
+        if let Some(session) = &route.session {
+            map.insert(SESSION_ID, value(&session.0)?);
+        }
+        for (name, value) in &route.headers {
+            map.insert(name.clone(), value.clone());
+        }
+        if let Some(jar) = &self.jar {
+            jar.give(map);
+        }
+        Ok(request)
+    }
+
+    async fn send_out(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<hyper::body::Incoming>, TransportError> {
+        let response = self.client.request(request).await.map_err(|error| match error.is_connect() {
+            true => TransportError::Unreachable(why(&error)),
+            false => TransportError::Broken,
+        })?;
+        if let Some(jar) = &self.jar {
+            jar.take(response.headers());
+        }
+        Ok(response)
+    }
+
+    /// What a status other than success says, with the JSON-RPC error in its body where there is one.
+    async fn refusal(
+        &self,
+        route: &Route,
+        response: Response<hyper::body::Incoming>,
+    ) -> Result<TransportError, TransportError> {
+        let status = response.status();
+        let json = headers::is_json(response.headers());
+        // The status counts, whatever becomes of the body.
+        let text = body::collect(response.into_body(), REFUSAL_LIMIT).await.unwrap_or_default();
+        let error = json.then(|| error_in(text)).flatten();
+        let unknown = status == StatusCode::NOT_FOUND
+            || status == StatusCode::BAD_REQUEST && error.as_ref().is_some_and(names_session);
+        if route.session.is_some() && unknown {
+            return Ok(TransportError::SessionGone);
+        }
+        Ok(TransportError::Refused { status: status.as_u16(), error })
+    }
+}
+
+/// Longer than any stream is held; a deadline must be a time.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+async fn within<T>(
+    deadline: Instant,
+    future: impl Future<Output = Result<T, TransportError>>,
+) -> Result<T, TransportError> {
+    timeout_at(deadline, future).await.unwrap_or(Err(TransportError::Timeout))
+}
+
+fn error_in(text: Bytes) -> Option<Raw> {
+    match envelope::read_upstream(text, DEPTH) {
+        Ok(Message::Response(response)) => response.outcome.err(),
+        _ => None,
+    }
+}
+
+/// Servers older than the rule answer 400 for a session that they do not know, and say so in words.
+fn names_session(error: &Raw) -> bool {
+    let text = error.text();
+    let members = json::lax_members(text, 0).unwrap_or_default();
+    let message = members.iter().find(|m| m.is("message")).and_then(|m| json::string(text, &m.value));
+    message.is_some_and(|m| m.to_ascii_lowercase().contains("session"))
+}
+
+fn session_of(map: &HeaderMap) -> Option<UpstreamSessionId> {
+    let id = map.get(SESSION_ID)?.to_str().ok()?;
+    // Visible ASCII only (2025-11-25 transports, *Session Management*).
+    let visible = !id.is_empty() && id.bytes().all(|b| matches!(b, 0x21..=0x7e));
+    visible.then(|| UpstreamSessionId(id.into()))
+}
+
+fn version_value(version: Version) -> HeaderValue {
+    HeaderValue::from_static(version.as_str())
+}
+
+fn value(text: &str) -> Result<HeaderValue, TransportError> {
+    HeaderValue::from_str(text).map_err(|_| garbage("a value that no header can bear"))
+}
+
+pub(super) fn garbage(why: impl Into<Cow<'static, str>>) -> TransportError {
+    TransportError::Garbage(why.into())
+}
+
+/// The innermost cause in one line: "Connection refused", not the layers around it. Addresses are not told.
+fn why(error: &(dyn std::error::Error + 'static)) -> Cow<'static, str> {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    match cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+        Some(std::io::ErrorKind::ConnectionRefused) => "connection refused".into(),
+        Some(std::io::ErrorKind::TimedOut) => "no connection in time".into(),
+        _ => "no connection".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_400_that_speaks_of_the_session_means_that_it_is_gone() {
+        let error = |text: &'static str| Raw::trusted(text);
+        assert!(names_session(&error(r#"{"code":-32000,"message":"Bad Request: No valid session ID"}"#)));
+        assert!(!names_session(&error(r#"{"code":-32602,"message":"no such tool","data":"session"}"#)));
+    }
+
+    #[test]
+    fn a_session_id_that_is_not_visible_ascii_is_none() {
+        let map = |v: &'static str| HeaderMap::from_iter([(SESSION_ID, HeaderValue::from_static(v))]);
+        assert!(session_of(&map("abc")).is_some());
+        assert!(session_of(&map("a b")).is_none());
+        assert!(session_of(&map("")).is_none());
+    }
+}

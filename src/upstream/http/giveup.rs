@@ -1,0 +1,46 @@
+//! What a dropped legacy call leaves to do: a closed connection cancels nothing there, so the upstream is told
+//! (2025-11-25 cancellation). A modern upstream takes the closed exchange for the cancel.
+
+use super::exchange::Exchange;
+use crate::upstream::transport::Route;
+use crate::wire::{Era, Id, Method, Raw, envelope};
+use std::sync::Arc;
+
+/// Tells a legacy upstream that a request of ours is given up, unless disarmed before it is dropped.
+pub(super) struct GiveUp(Option<(Arc<Exchange>, Route, Id)>);
+
+impl GiveUp {
+    /// `initialize` is never cancelled: it goes before a version is negotiated.
+    pub(super) fn watch(exchange: &Arc<Exchange>, route: &Route, id: &Id) -> GiveUp {
+        let legacy = route.version.is_some_and(|v| v.era() == Era::Legacy);
+        GiveUp(legacy.then(|| (exchange.clone(), route.clone(), id.clone())))
+    }
+
+    /// For what is no request.
+    pub(super) fn none() -> GiveUp {
+        GiveUp(None)
+    }
+
+    /// The request came to its end; there is nothing to give up.
+    pub(super) fn disarm(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for GiveUp {
+    fn drop(&mut self) {
+        let Some((exchange, route, id)) = self.0.take() else { return };
+        if tokio::runtime::Handle::try_current().is_err() {
+            return;
+        }
+        let mut params = Raw::trusted(r#"{"reason":"the caller gave the call up"}"#);
+        params.insert_member(0, "requestId", id.token());
+        let message = envelope::write_notification(&Method::Cancelled, &params);
+        let tasks = exchange.tasks.clone();
+        tasks.spawn(async move {
+            if let Err(error) = exchange.send(route, message).await {
+                tracing::debug!(%error, "an upstream was not told of a cancel");
+            }
+        });
+    }
+}

@@ -1,0 +1,142 @@
+//! A link: one upstream server as a [`Backend`], whatever its era and transport. It decides what the transports must
+//! not know: which era is spoken, whose session a call goes in, what is listed and cached, and when to stop asking.
+
+mod about;
+mod answer;
+mod ask;
+mod begin;
+mod call;
+mod channels;
+mod comeback;
+mod declared;
+mod dress;
+mod filter;
+mod flights;
+mod handshake;
+mod health;
+mod hello;
+mod hop;
+mod ids;
+mod kept;
+mod listen;
+mod lists;
+mod local;
+mod pages;
+mod reach;
+mod sessions;
+mod speak;
+mod trouble;
+
+pub use reach::{LinkConfig, Reach};
+
+use crate::mcp::{
+    About, Age, Backend, Call, Caller, Fault, Kind, Listing, Note, Outcome, Reply, Session, UpstreamId,
+};
+use crate::wire::{Method, Version};
+use about::Abouts;
+use arc_swap::ArcSwapOption;
+use channels::Channels;
+use flights::Flights;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use health::Health;
+use lists::Lists;
+use sessions::Sessions;
+use speak::Spoken;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use trouble::Trouble;
+
+/// One upstream server. Dropping it ends its tasks; what is in flight ends with its own replies.
+pub struct Link {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: LinkConfig,
+    reach: Reach,
+    /// What the upstream speaks, once it is known.
+    spoken: ArcSwapOption<Spoken>,
+    probes: Arc<Flights<(), Result<Spoken, Trouble>>>,
+    abouts: Abouts,
+    sessions: Sessions,
+    channels: Channels,
+    lists: Lists,
+    health: Health,
+    tasks: TaskTracker,
+    /// Cancelled when the link is dropped.
+    over: CancellationToken,
+}
+
+impl Link {
+    /// Nothing is sent before the first caller needs it.
+    pub fn new(config: LinkConfig, reach: Reach) -> Link {
+        let inner = Inner {
+            spoken: ArcSwapOption::empty(),
+            probes: Flights::new(),
+            abouts: Abouts::new(),
+            sessions: Sessions::new(),
+            channels: Channels::new(),
+            lists: Lists::new(),
+            health: Health::new(config.most_calls, config.queue_wait),
+            tasks: TaskTracker::new(),
+            over: CancellationToken::new(),
+            config,
+            reach,
+        };
+        Link { inner: Arc::new(inner) }
+    }
+
+    /// Whether the upstream answered when it was last asked. True before the first request.
+    pub fn is_up(&self) -> bool {
+        self.inner.health.is_up()
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.inner.over.cancel();
+    }
+}
+
+impl Inner {
+    fn id(&self) -> &UpstreamId {
+        &self.config.id
+    }
+}
+
+impl Backend for Link {
+    fn id(&self) -> &UpstreamId {
+        self.inner.id()
+    }
+
+    fn about(&self, caller: Arc<Caller>) -> BoxFuture<'static, Result<Arc<About>, Fault>> {
+        self.inner.clone().about(caller).boxed()
+    }
+
+    fn list(
+        &self,
+        caller: Arc<Caller>,
+        kind: Kind,
+        age: Age,
+    ) -> BoxFuture<'static, Result<Arc<Listing>, Fault>> {
+        self.inner.clone().list(caller, kind, age)
+    }
+
+    fn known(&self, caller: &Caller, kind: Kind) -> Option<Arc<Listing>> {
+        self.inner.lists.known(caller.session.key(), kind)
+    }
+
+    fn call(&self, call: Call) -> BoxFuture<'static, Reply> {
+        self.inner.clone().call(call).boxed()
+    }
+
+    fn tell(&self, caller: Arc<Caller>, note: Note) -> BoxFuture<'static, Result<(), Fault>> {
+        self.inner.clone().tell(caller, note).boxed()
+    }
+
+    fn end(&self, session: Arc<dyn Session>) -> BoxFuture<'static, ()> {
+        self.inner.clone().end(session).boxed()
+    }
+}

@@ -1,0 +1,176 @@
+//! From an upstream's answer to a reply: notes with the caller's own token, live asks, and the outcome.
+
+use super::ask::Asks;
+use super::begin::{Begun, Job};
+use super::health::Place;
+use super::hop::Hop;
+use super::trouble::Trouble;
+use super::{Arc, Inner, Method, Note, Outcome, Reply};
+use crate::mcp::{Event, InputRequired, Reason};
+use crate::upstream::transport::{Answer, Incoming, TransportError};
+use crate::wire::results::ResultView;
+use crate::wire::{Era, Id, Message, Notification, Response};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use tokio_util::sync::CancellationToken;
+
+/// The severities of `notifications/message`, from the least (RFC 5424).
+const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+/// The reply to a begun request. `place` is held until it is over.
+pub(super) fn reply(
+    link: &Arc<Inner>,
+    job: &Job,
+    begun: Begun,
+    cancel: CancellationToken,
+    place: Option<Place>,
+) -> Reply {
+    let Begun { answered, hop, route, id } = begun;
+    let messages = match answered.answer {
+        Answer::One(incoming) => return Reply::One(outcome_of(link, &job.method, incoming)),
+        Answer::Stream(messages) => messages,
+    };
+    let flow = Flow {
+        messages,
+        cancel,
+        token: job.progress.clone(),
+        least: log_level(job),
+        method: job.method.clone(),
+        asks: Asks::new(link, &hop, route),
+        link: link.clone(),
+        hop,
+        id,
+        _place: place,
+    };
+    let events = futures_util::stream::unfold(Some(flow), |flow| async {
+        let mut flow = flow?;
+        let event = flow.next().await;
+        let over = matches!(event, Event::Done(_));
+        Some((event, (!over).then_some(flow)))
+    });
+    Reply::Stream(events.boxed())
+}
+
+fn outcome_of(link: &Inner, method: &Method, incoming: Incoming) -> Outcome {
+    match incoming.message {
+        Message::Response(response) => outcome(link, method, response),
+        _ => {
+            let why = "a message that is no answer".into();
+            Outcome::Error(Reason::Garbage { upstream: link.id().clone(), why }.into())
+        }
+    }
+}
+
+fn outcome(link: &Inner, method: &Method, response: Response) -> Outcome {
+    let result = match response.outcome {
+        Ok(result) => result,
+        Err(error) => return Outcome::Error(crate::mcp::Fault::Upstream(error)),
+    };
+    // Results are large and rarely ask: the word is looked for before the members are.
+    if method.may_ask() && memchr::memmem::find(result.text(), b"input_required").is_some() {
+        let view = ResultView::of(&result);
+        if view.is_input_required(&result) {
+            let upstream = link.id().clone();
+            return Outcome::InputRequired(InputRequired { upstream, state: view.request_state, result });
+        }
+    }
+    Outcome::Result(result)
+}
+
+/// The least severity whose messages a modern caller wants of a legacy session, which knows but one for all its calls:
+/// none where it names none. `None`: the caller is legacy and its session's level holds.
+fn log_level(job: &Job) -> Option<usize> {
+    if job.caller.version.era() == Era::Legacy {
+        return None;
+    }
+    let level = job.params.meta.as_ref().and_then(|meta| job.params.string(&meta.log_level));
+    Some(level.map_or(LEVELS.len(), |level| rank(&level)))
+}
+
+/// A level that is none counts as the least.
+fn rank(level: &str) -> usize {
+    LEVELS.iter().position(|known| *known == level).unwrap_or(0)
+}
+
+/// An answer that comes in several messages.
+struct Flow {
+    link: Arc<Inner>,
+    hop: Hop,
+    id: Id,
+    method: Method,
+    messages: BoxStream<'static, Result<Incoming, TransportError>>,
+    cancel: CancellationToken,
+    /// The caller's progress token, where it gave one.
+    token: Option<Bytes>,
+    least: Option<usize>,
+    asks: Asks,
+    _place: Option<Place>,
+}
+
+impl Flow {
+    async fn next(&mut self) -> Event {
+        loop {
+            let item = tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => return Event::Done(Outcome::Error(Reason::Cancelled.into())),
+                item = self.messages.next() => item.unwrap_or(Err(TransportError::Broken)),
+            };
+            let incoming = match item {
+                Ok(incoming) => incoming,
+                Err(error) => {
+                    let fault = self.link.failed(Trouble::Way(error), self.method.is_safe());
+                    return Event::Done(Outcome::Error(fault));
+                }
+            };
+            match incoming.message {
+                Message::Response(response) => {
+                    return Event::Done(outcome(&self.link, &self.method, response));
+                }
+                Message::Notification(note) => {
+                    if let Some(note) = self.note(note, incoming.at) {
+                        return Event::Note(note);
+                    }
+                }
+                Message::Request(request) => {
+                    if let Some(ask) = self.asks.ask(request) {
+                        return Event::Ask(ask);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The note as the caller is to have it; `None` where it is not the caller's.
+    fn note(&mut self, note: Notification, at: Option<Bytes>) -> Option<Note> {
+        let Notification { method, params } = note;
+        let mut raw = params.raw.clone();
+        match &method {
+            Method::Progress => {
+                let span = params.progress_token.clone()?;
+                if params.token(&params.progress_token)?.as_ref() != self.id.token().as_ref() {
+                    return None;
+                }
+                raw.edit(span, self.token.clone()?);
+            }
+            Method::Cancelled => {
+                self.asks.withdrawn(&params);
+                return None;
+            }
+            Method::LogMessage if !self.hop.is_modern() => {
+                if self.least.is_some_and(|least| severity(&raw) < least) {
+                    return None;
+                }
+            }
+            _ => self.link.heard(&method),
+        }
+        Some(Note { method, params: raw, at })
+    }
+}
+
+fn severity(params: &crate::wire::Raw) -> usize {
+    let text = params.text();
+    let members = crate::wire::json::lax_members(text, 0).unwrap_or_default();
+    let level = members.iter().find(|m| m.is("level")).and_then(|m| params.string(&m.value));
+    level.map_or(0, |level| rank(&level))
+}

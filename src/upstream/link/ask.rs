@@ -1,0 +1,115 @@
+//! The requests that a legacy upstream makes in the middle of a call: given on as live asks, and their answers sent back
+//! to the session that asked.
+
+use super::hop::Hop;
+use super::{Arc, Fault, Inner, Method};
+use crate::mcp::Ask;
+use crate::upstream::transport::{Route, Transport};
+use crate::wire::params::Params;
+use crate::wire::{Id, Raw, Request, code, envelope, json};
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+/// The asks of one stream that are not answered yet. Dropping it forgets them: the call is over.
+pub(super) struct Asks {
+    link: Arc<Inner>,
+    transport: Arc<dyn Transport>,
+    route: Route,
+    modern: bool,
+    open: Vec<(Id, AbortHandle)>,
+}
+
+/// Questions that one stream may have open at once: more is no conversation.
+const MOST: usize = 64;
+
+impl Asks {
+    pub(super) fn new(link: &Arc<Inner>, hop: &Hop, route: Route) -> Asks {
+        Asks {
+            link: link.clone(),
+            transport: hop.transport.clone(),
+            route: Route { headers: Vec::new(), ..route },
+            modern: hop.is_modern(),
+            open: Vec::new(),
+        }
+    }
+
+    /// The ask that a request of the upstream becomes; `None` where it is answered here, or may not be made.
+    pub(super) fn ask(&mut self, request: Request) -> Option<Ask> {
+        let Request { id, method, params } = request;
+        if self.modern {
+            // It may not ask this way (2026-07-28 transports, *Receiving Messages*), and there is no way to answer.
+            tracing::warn!(upstream = %self.link.id(), ?method, "a modern upstream sent a request");
+            return None;
+        }
+        self.open.retain(|(_, task)| !task.is_finished());
+        match method {
+            Method::Ping => {
+                self.send(envelope::write_response(Some(&id), Ok(&Raw::trusted("{}"))));
+                return None;
+            }
+            // A shared link declared nothing, and nobody in particular could answer.
+            Method::Elicit | Method::Sample | Method::RootsList
+                if !self.link.config.stateless && self.open.len() < MOST => {}
+            _ => {
+                self.refuse(&id);
+                return None;
+            }
+        }
+        let (answer, answered) = oneshot::channel::<Result<Raw, Fault>>();
+        let (transport, route, link, name) =
+            (self.transport.clone(), self.route.clone(), self.link.clone(), id.clone());
+        let task = self.link.tasks.spawn(async move {
+            let message = match answered.await {
+                Ok(Ok(result)) => envelope::write_response(Some(&name), Ok(&result)),
+                Ok(Err(Fault::Upstream(error))) => envelope::write_response(Some(&name), Err(&error)),
+                Ok(Err(Fault::Ours(reason))) => refusal(&name, &reason.to_string()),
+                Err(_) => refusal(&name, "the client cannot answer this"),
+            };
+            if let Err(error) = transport.send(route, message).await {
+                tracing::warn!(upstream = %link.id(), %error, "an answer did not reach an upstream");
+            }
+        });
+        self.open.push((id, task.abort_handle()));
+        Some(Ask { upstream: self.link.id().clone(), method, params: params.raw, answer })
+    }
+
+    /// The upstream no longer wants an answer: whoever holds the ask sees its receiver closed.
+    pub(super) fn withdrawn(&mut self, params: &Params) {
+        let Some(token) = params.token(&params.request_id) else { return };
+        self.open.retain(|(id, task)| {
+            let same = *id.token() == token;
+            if same {
+                task.abort();
+            }
+            !same
+        });
+    }
+
+    /// Tells the upstream that nobody answers this.
+    pub(super) fn refuse(&self, id: &Id) {
+        self.send(refusal(id, "the client cannot answer this"));
+    }
+
+    fn send(&self, message: Bytes) {
+        let (sending, link) = (self.transport.send(self.route.clone(), message), self.link.clone());
+        self.link.tasks.spawn(async move {
+            if let Err(error) = sending.await {
+                tracing::warn!(upstream = %link.id(), %error, "an answer did not reach an upstream");
+            }
+        });
+    }
+}
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        for (_, task) in &self.open {
+            task.abort();
+        }
+    }
+}
+
+fn refusal(id: &Id, why: &str) -> Bytes {
+    let error = format!(r#"{{"code":{},"message":{}}}"#, code::INTERNAL, json::quote(why));
+    envelope::write_response(Some(id), Err(&Raw::trusted(error)))
+}

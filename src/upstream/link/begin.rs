@@ -1,0 +1,267 @@
+//! Sends a request and sends it again where that is safe: to a new session, to another era, after a broken connection.
+
+use super::hop::Hop;
+use super::speak::Spoken;
+use super::trouble::{Trouble, code_of};
+use super::{Age, Arc, Caller, Fault, Inner, Kind, Method, Outcome, answer, health, hello};
+use crate::mcp::{Call, Reason, Resume};
+use crate::upstream::transport::{Answer, Answered, Route, TransportError};
+use crate::wire::params::Params;
+use crate::wire::{Era, Id, Message, Raw, code, headers, param_headers};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How often a request that may be repeated is sent again after a failure of the way.
+const AGAIN: u32 = 2;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A request on its way upstream, kept until it is answered.
+pub(super) struct Job {
+    pub(super) caller: Arc<Caller>,
+    pub(super) method: Method,
+    pub(super) params: Params,
+    /// The caller's progress token.
+    pub(super) progress: Option<Bytes>,
+    pub(super) resume: Option<Arc<Resume>>,
+    pub(super) deadline: Instant,
+    /// The link asks for itself: a list, a discovery.
+    pub(super) own: bool,
+}
+
+/// A request that is being answered.
+pub(super) struct Begun {
+    pub(super) answered: Answered,
+    pub(super) hop: Hop,
+    pub(super) route: Route,
+    pub(super) id: Id,
+}
+
+/// What was already tried for one request, so that nothing is tried without end.
+#[derive(Default)]
+struct Tried {
+    renewed: bool,
+    reprobed: bool,
+    relisted: bool,
+    again: u32,
+}
+
+impl Job {
+    pub(super) fn of(call: Call) -> Job {
+        let Call { caller, method, params, progress, resume, deadline, .. } = call;
+        Job { caller, method, params, progress, resume, deadline, own: false }
+    }
+
+    pub(super) fn own(link: &Inner, caller: &Arc<Caller>, method: Method, params: Option<Raw>) -> Job {
+        let params = params.and_then(|raw| Params::read(raw).ok()).unwrap_or_else(Params::none);
+        let deadline = Instant::now() + link.config.request_timeout;
+        Job { caller: caller.clone(), method, params, progress: None, resume: None, deadline, own: true }
+    }
+}
+
+impl Inner {
+    /// The result of a request of the link's own.
+    pub(super) async fn result_of(self: &Arc<Self>, job: &Job) -> Result<Raw, Fault> {
+        let begun = self.begin(job).await?;
+        match answer::reply(self, job, begun, Default::default(), None).outcome().await {
+            Outcome::Result(result) => Ok(result),
+            Outcome::Error(fault) => Err(fault),
+            Outcome::InputRequired(_) => {
+                let why = "it asked for input where none may be asked for".into();
+                Err(Reason::Garbage { upstream: self.id().clone(), why }.into())
+            }
+        }
+    }
+
+    /// Sends a request until it is being answered, or cannot be.
+    pub(super) async fn begin(self: &Arc<Self>, job: &Job) -> Result<Begun, Fault> {
+        let mut tried = Tried::default();
+        loop {
+            if !self.health.admit() {
+                let why = "it failed too often of late; it is asked again soon".into();
+                return Err(Reason::Unreachable { upstream: self.id().clone(), why }.into());
+            }
+            let hop = match self.hop(&job.caller).await {
+                Ok(hop) => hop,
+                Err(trouble) => {
+                    // Nothing of the request was sent yet.
+                    if let Trouble::Way(error) = &trouble
+                        && error.surely_not_begun()
+                        && self.pause(job, &mut tried).await
+                    {
+                        continue;
+                    }
+                    return Err(self.failed(trouble, true));
+                }
+            };
+            let headers = self.param_headers(job, &hop, false).await;
+            let level = self.level(job, &hop).await;
+            let outgoing = self.dress(job, hop.is_modern(), level.as_deref());
+            let route = self.route(&job.caller, &hop, headers);
+            let id = outgoing.id.clone();
+            let trouble = match hop.transport.request(route.clone(), outgoing).await {
+                Ok(answered) => {
+                    self.is_well();
+                    match refused_in(&answered) {
+                        Some(error) if self.may_differ(job, &hop, &mut tried, &error).await => continue,
+                        _ => return Ok(Begun { answered, hop, route, id }),
+                    }
+                }
+                Err(error) => Trouble::Way(error),
+            };
+            if !self.another_try(job, &hop, &mut tried, &trouble).await {
+                return Err(self.failed(trouble, job.method.is_safe()));
+            }
+        }
+    }
+
+    /// Whether the request is to be sent again after this trouble, everything done that makes it worth while.
+    async fn another_try(
+        self: &Arc<Self>,
+        job: &Job,
+        hop: &Hop,
+        tried: &mut Tried,
+        trouble: &Trouble,
+    ) -> bool {
+        let Trouble::Way(error) = trouble else { return false };
+        if let TransportError::SessionGone = error {
+            let Some(used) = hop.opened.as_ref().filter(|_| !std::mem::replace(&mut tried.renewed, true))
+            else {
+                return false;
+            };
+            return self.renewed(&job.caller, used).await.is_ok();
+        }
+        if let TransportError::Refused { error: Some(error), .. } = error
+            && self.may_differ(job, hop, tried, error).await
+        {
+            return true;
+        }
+        let was = match hop.channel {
+            Some(_) => Spoken::Channel,
+            None => Spoken::Http(hop.version.era()),
+        };
+        if trouble.speaks_of_another_era(hop.is_modern()) && !std::mem::replace(&mut tried.reprobed, true) {
+            return self.speaks_otherwise(&job.caller, was).await;
+        }
+        let worth = match error {
+            TransportError::Unreachable(_) => true,
+            TransportError::Broken | TransportError::Refused { status: 502..=504, .. } => {
+                job.method.is_safe()
+            }
+            _ => false,
+        };
+        worth && self.pause(job, tried).await
+    }
+
+    /// Waits before a request is sent again. False where it was sent often enough, or no time is left.
+    async fn pause(&self, job: &Job, tried: &mut Tried) -> bool {
+        let wait = health::jittered(PAUSE * (tried.again + 1));
+        if tried.again == AGAIN || Instant::now() + wait >= job.deadline {
+            return false;
+        }
+        tried.again += 1;
+        sleep(wait).await;
+        true
+    }
+
+    /// A modern upstream that finds our headers wrong knows other annotations than we: lists again, once (2026-07-28
+    /// transports, *Custom Headers from Tool Parameters*).
+    async fn may_differ(self: &Arc<Self>, job: &Job, hop: &Hop, tried: &mut Tried, error: &Raw) -> bool {
+        let mismatch = code_of(error) == Some(code::HEADER_MISMATCH.into());
+        if !mismatch || !hop.is_modern() || job.method != Method::ToolsCall || tried.relisted {
+            return false;
+        }
+        tried.relisted = true;
+        self.lists.stale(Kind::Tool);
+        self.clone().list(job.caller.clone(), Kind::Tool, Age::Fresh).await.is_ok()
+    }
+
+    /// `Mcp-Param-*` of a tool call, from the list as it is known; it is asked for where it is not.
+    async fn param_headers(
+        self: &Arc<Self>,
+        job: &Job,
+        hop: &Hop,
+        asked: bool,
+    ) -> Vec<(HeaderName, HeaderValue)> {
+        if job.method != Method::ToolsCall || !hop.is_modern() || hop.channel.is_some() {
+            return Vec::new();
+        }
+        let Some(listing) = self.lists.known(job.caller.session.key(), Kind::Tool) else {
+            if asked {
+                return Vec::new();
+            }
+            let listed = self.clone().list(job.caller.clone(), Kind::Tool, Age::Known).await;
+            if let Err(fault) = listed {
+                tracing::debug!(upstream = %self.id(), ?fault, "a tool is called without knowing its list");
+                return Vec::new();
+            }
+            return Box::pin(self.param_headers(job, hop, true)).await;
+        };
+        let Some(name) = job.params.written(&job.params.name) else { return Vec::new() };
+        let Some(item) = listing.find(&name).filter(|item| !item.headers.is_empty()) else {
+            return Vec::new();
+        };
+        let Some(arguments) = job.params.arguments.as_ref() else { return Vec::new() };
+        let arguments = Raw::trusted(job.params.raw.written(arguments));
+        let value = |header: &param_headers::ParamHeader| {
+            let text = param_headers::argument(&arguments, &header.path)?;
+            let value = HeaderValue::from_str(&headers::encode(&text)).ok()?;
+            Some((header.header.clone(), value))
+        };
+        item.headers.iter().filter_map(value).collect()
+    }
+
+    /// The log level that this request is to have at a modern hop; at a legacy hop it is set in the session where a
+    /// modern caller asks for another than is set there.
+    async fn level(self: &Arc<Self>, job: &Job, hop: &Hop) -> Option<String> {
+        let modern = job.caller.version.era() == Era::Modern;
+        if hop.is_modern() {
+            if modern || job.own || job.caller.session.id().is_none() {
+                return None;
+            }
+            return self.kept(&job.caller).await.ok()?.kept.level.clone();
+        }
+        if modern && let Some(meta) = &job.params.meta {
+            let wanted = job.params.string(&meta.log_level)?.into_owned();
+            self.set_level(&job.caller, hop, &wanted).await;
+        }
+        None
+    }
+
+    /// What the caller is told of a trouble; the upstream's health takes note of it. `safe`: as for [`Trouble`].
+    pub(super) fn failed(self: &Arc<Self>, trouble: Trouble, safe: bool) -> Fault {
+        if let Trouble::Way(error) = &trouble {
+            tracing::warn!(upstream = %self.id(), %error, "a request to an upstream failed");
+            // A timeout of what is not safe is a slow tool more often than a dead upstream.
+            let ill = match error {
+                TransportError::Unreachable(_) | TransportError::Refused { status: 502..=504, .. } => true,
+                TransportError::Timeout | TransportError::Broken => safe,
+                _ => false,
+            };
+            if ill && self.health.ill() {
+                self.await_return();
+            }
+        }
+        trouble.into_fault(self.id(), safe)
+    }
+
+    pub(super) fn declares(&self, hop: &Hop, name: &str, flag: Option<&str>) -> bool {
+        let about = match &hop.channel {
+            Some(channel) => Some(channel.about.clone()),
+            None => self.abouts.hello(),
+        };
+        about.is_some_and(|about| hello::declares(&about.capabilities, name, flag))
+    }
+}
+
+/// The error in an answer that is one.
+fn refused_in(answered: &Answered) -> Option<Raw> {
+    match &answered.answer {
+        Answer::One(incoming) => match &incoming.message {
+            Message::Response(response) => response.outcome.as_ref().err().cloned(),
+            _ => None,
+        },
+        Answer::Stream(_) => None,
+    }
+}

@@ -1,0 +1,150 @@
+//! What was negotiated on the channels to an upstream (a child process, HTTP+SSE): each has its own handshake. Who starts
+//! and ends them is behind [`Dial`](crate::upstream::transport::Dial).
+
+use super::declared::Declared;
+use super::flights::Flights;
+use super::hello::{self, Discovery};
+use super::kept::Kept;
+use super::speak::{Sign, sign};
+use super::trouble::Trouble;
+use super::{About, Arc, Caller, Inner, Version};
+use crate::mcp::Reason;
+use crate::upstream::transport::{Transport, TransportError};
+use crate::wire::Era;
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+/// A channel whose handshake is done.
+pub(super) struct Channel {
+    pub(super) transport: Arc<dyn Transport>,
+    pub(super) version: Version,
+    pub(super) about: Arc<About>,
+    /// The level and the subscriptions that were set on it.
+    pub(super) kept: Mutex<Kept>,
+}
+
+/// Whose channel it is: one who calls, through one profile, with the same capabilities. Not a transport session.
+pub(super) type Owner = Arc<str>;
+type Openings = Flights<Owner, Result<Arc<Channel>, Trouble>>;
+
+pub(super) struct Channels {
+    negotiated: Mutex<HashMap<Owner, Arc<Channel>>>,
+    openings: Arc<Openings>,
+}
+
+impl Channels {
+    pub(super) fn new() -> Channels {
+        Channels { negotiated: Mutex::new(HashMap::new()), openings: Flights::new() }
+    }
+
+    /// The owner's channel, if it was negotiated and is not gone.
+    pub(super) fn get(&self, owner: &Owner) -> Option<Arc<Channel>> {
+        self.negotiated.lock().expect("no holder of the channels panics").get(owner).cloned()
+    }
+
+    fn put(&self, owner: Owner, channel: Arc<Channel>) {
+        self.negotiated.lock().expect("no holder of the channels panics").insert(owner, channel);
+    }
+
+    /// Forgets a channel that is gone; another one of the same owner stays.
+    fn forget(&self, owner: &Owner, channel: &Arc<Channel>) {
+        let mut negotiated = self.negotiated.lock().expect("no holder of the channels panics");
+        if negotiated.get(owner).is_some_and(|other| Arc::ptr_eq(other, channel)) {
+            negotiated.remove(owner);
+        }
+    }
+}
+
+impl Inner {
+    /// The caller's channel, started and negotiated where there is none.
+    pub(super) async fn channel(self: &Arc<Self>, caller: &Arc<Caller>) -> Result<Arc<Channel>, Trouble> {
+        let owner = self.owner(caller);
+        let transport = self.dial(&owner).await?;
+        if let Some(channel) = self.channels.get(&owner).filter(|c| Arc::ptr_eq(&c.transport, &transport)) {
+            return Ok(channel);
+        }
+        let (link, caller, name) = (self.clone(), caller.clone(), owner.clone());
+        let work = || async move {
+            let channel = Arc::new(link.negotiate(transport, &name, &caller).await?);
+            link.channels.put(name.clone(), channel.clone());
+            link.watch(name, &channel);
+            Ok(channel)
+        };
+        self.channels.openings.join(owner, work).await
+    }
+
+    pub(super) fn owner(&self, caller: &Caller) -> Owner {
+        if self.config.stateless {
+            return "".into();
+        }
+        let capabilities = Declared::of(caller).capabilities;
+        let capabilities = String::from_utf8_lossy(&capabilities);
+        format!("{}\n{}\n{capabilities}", caller.profile, caller.principal.identity()).into()
+    }
+
+    async fn dial(&self, owner: &Owner) -> Result<Arc<dyn Transport>, Trouble> {
+        match &self.reach.channels {
+            Some(dial) => Ok(dial.dial(owner).await?),
+            None => {
+                let why = "no way to it is configured".into();
+                Err(Reason::Unreachable { upstream: self.id().clone(), why }.into())
+            }
+        }
+    }
+
+    async fn negotiate(
+        self: &Arc<Self>,
+        mut transport: Arc<dyn Transport>,
+        owner: &Owner,
+        caller: &Arc<Caller>,
+    ) -> Result<Channel, Trouble> {
+        let pinned = self.config.era.or(self.reach.channels_era);
+        if pinned != Some(Era::Legacy) {
+            let discovered = self.discover(&transport, caller, self.config.probe_timeout).await;
+            let read = discovered.and_then(|result| {
+                hello::discovery(&result).map_err(|why| Trouble::Way(TransportError::Garbage(why)))
+            });
+            match read {
+                Ok(Discovery::Modern(about)) => {
+                    return Ok(Channel::new(transport, Version::MODERN, *about, Kept::default()));
+                }
+                Ok(Discovery::Legacy) if pinned.is_none() => {}
+                Err(trouble) if pinned.is_none() && sign(&trouble, true) == Sign::Legacy => {
+                    // Some servers end on a request before `initialize`.
+                    if matches!(trouble, Trouble::Way(TransportError::Broken)) {
+                        transport = self.dial(owner).await?;
+                    }
+                }
+                Err(trouble) => return Err(trouble),
+                Ok(Discovery::Legacy) => {
+                    let why = "it is configured as modern and names no modern version".into();
+                    return Err(Reason::Garbage { upstream: self.id().clone(), why }.into());
+                }
+            }
+        }
+        let (kept, about) = self.initialize(&transport, &self.party(caller)).await?;
+        let version = kept.version().unwrap_or(Version::NEWEST_LEGACY);
+        Ok(Channel::new(transport, version, about, kept))
+    }
+
+    /// Forgets the channel when it is gone.
+    fn watch(self: &Arc<Self>, owner: Owner, channel: &Arc<Channel>) {
+        let (link, over) = (Arc::downgrade(self), self.over.clone());
+        let (gone, channel) = (channel.transport.gone(), Arc::downgrade(channel));
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = gone => {}
+                () = over.cancelled() => return,
+            }
+            if let (Some(link), Some(channel)) = (link.upgrade(), channel.upgrade()) {
+                link.channels.forget(&owner, &channel);
+            }
+        });
+    }
+}
+
+impl Channel {
+    fn new(transport: Arc<dyn Transport>, version: Version, about: About, kept: Kept) -> Channel {
+        Channel { transport, version, about: Arc::new(about), kept: Mutex::new(kept) }
+    }
+}

@@ -1,0 +1,78 @@
+//! Who we say we are upstream: a link of one caller declares the caller, a shared one declares plasm-mcp.
+
+use crate::mcp::Caller;
+use crate::wire::{Era, json};
+use bytes::Bytes;
+
+/// Our own `Implementation`.
+pub(super) const OURS: &str =
+    concat!(r#"{"name":"plasm-mcp","title":"plasm-mcp","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#);
+
+/// `clientInfo` and `capabilities` as JSON.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Declared {
+    pub(super) info: Bytes,
+    pub(super) capabilities: Bytes,
+}
+
+impl Declared {
+    /// plasm-mcp, which answers nothing.
+    pub(super) fn ourselves() -> Declared {
+        Declared { info: Bytes::from_static(OURS.as_bytes()), capabilities: Bytes::from_static(b"{}") }
+    }
+
+    /// The caller, with those of its capabilities that the gateway can bring an answer for. One that has no session
+    /// and speaks a legacy version can be asked nothing.
+    pub(super) fn of(caller: &Caller) -> Declared {
+        let modern = caller.version.era() == Era::Modern;
+        let asks: &[&str] = match modern || caller.session.id().is_some() {
+            true => &["elicitation", "sampling", "roots", "extensions"],
+            false => &["extensions"],
+        };
+        let info = caller.client.info.as_ref().map(|info| info.to_bytes());
+        Declared {
+            info: info.unwrap_or(Bytes::from_static(OURS.as_bytes())),
+            capabilities: pick(&caller.client.capabilities(), asks),
+        }
+    }
+}
+
+/// The object with these members only, where they are objects.
+fn pick(object: &Bytes, keys: &[&str]) -> Bytes {
+    let mut out = Vec::with_capacity(object.len());
+    out.push(b'{');
+    for m in json::lax_members(object, 0).unwrap_or_default() {
+        if object[m.value.start as usize] != b'{' || !keys.iter().any(|key| m.is(key)) {
+            continue;
+        }
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        out.extend_from_slice(&object[m.whole.start as usize..m.whole.end as usize]);
+    }
+    out.push(b'}');
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_we_can_answer_is_declared() {
+        let all = Bytes::from_static(
+            br#"{"tasks":{},"roots":{"listChanged":true},"sampling":null,"elicitation":{}}"#,
+        );
+        assert_eq!(
+            pick(&all, &["elicitation", "sampling", "roots"]),
+            r#"{"roots":{"listChanged":true},"elicitation":{}}"#
+        );
+        assert_eq!(pick(&all, &[]), "{}");
+    }
+
+    #[test]
+    fn our_own_name_is_json() {
+        let ours: serde_json::Value = serde_json::from_str(OURS).unwrap();
+        assert_eq!(ours["name"], "plasm-mcp");
+    }
+}

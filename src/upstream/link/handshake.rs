@@ -1,0 +1,157 @@
+//! The requests that come before any call: a discovery, and `initialize` with what follows it.
+
+use super::declared::Declared;
+use super::kept::Kept;
+use super::trouble::Trouble;
+use super::{About, Arc, Caller, Inner, Method, hello, ids};
+use crate::upstream::transport::{Answer, Answered, Outgoing, Route, Transport, TransportError};
+use crate::wire::{Message, Raw, Version, envelope, json, meta};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// On whose behalf a handshake is made: a caller, or the link itself.
+pub(super) struct Party {
+    pub(super) declared: Declared,
+    pub(super) who: Arc<str>,
+    pub(super) headers: Vec<(http::HeaderName, http::HeaderValue)>,
+}
+
+impl Inner {
+    /// The party for a caller: the caller itself, or the link where one session serves all.
+    pub(super) fn party(&self, caller: &Caller) -> Party {
+        if self.config.stateless {
+            return Party::ourselves();
+        }
+        Party {
+            declared: Declared::of(caller),
+            who: caller.session.key().clone(),
+            headers: self.forwarded(caller),
+        }
+    }
+
+    /// The result of `server/discover`, not yet checked.
+    pub(super) async fn discover(
+        &self,
+        transport: &Arc<dyn Transport>,
+        caller: &Caller,
+        within: Duration,
+    ) -> Result<Raw, Trouble> {
+        discover(transport, &self.party(caller), within).await
+    }
+
+    /// `initialize` and `notifications/initialized`: a session of the upstream, and what it is.
+    pub(super) async fn initialize(
+        &self,
+        transport: &Arc<dyn Transport>,
+        party: &Party,
+    ) -> Result<(Kept, About), Trouble> {
+        let params = Raw::trusted(format!(
+            r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}"#,
+            Version::NEWEST_LEGACY,
+            utf8(&party.declared.capabilities),
+            utf8(&party.declared.info),
+        ));
+        let route = party.route(None);
+        let answered = ask(transport, route, Method::Initialize, params, self.config.request_timeout).await?;
+        let session = answered.1;
+        let (version, about) = hello::initialized(&answered.0).map_err(TransportError::Garbage)?;
+        let route = Route { session: session.clone(), ..party.route(Some(version)) };
+        let message = envelope::write_notification(&Method::Initialized, &Raw::trusted("{}"));
+        match transport.send(route, message).await {
+            Ok(()) => {}
+            // It gave the session all the same; what it does with the session will be seen.
+            Err(TransportError::Refused { status, .. }) => {
+                tracing::warn!(upstream = %self.id(), status, "an upstream refused notifications/initialized");
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok((Kept::negotiated(version, session), about))
+    }
+}
+
+impl Party {
+    pub(super) fn ourselves() -> Party {
+        Party { declared: Declared::ourselves(), who: "".into(), headers: Vec::new() }
+    }
+
+    pub(super) fn route(&self, version: Option<Version>) -> Route {
+        Route { version, session: None, who: self.who.clone(), headers: self.headers.clone() }
+    }
+}
+
+pub(super) async fn discover(
+    transport: &Arc<dyn Transport>,
+    party: &Party,
+    within: Duration,
+) -> Result<Raw, Trouble> {
+    let meta = format!(
+        r#"{{"_meta":{{"{}":"{}","{}":{},"{}":{}}}}}"#,
+        meta::VERSION,
+        Version::MODERN,
+        meta::CLIENT_INFO,
+        utf8(&party.declared.info),
+        meta::CAPABILITIES,
+        utf8(&party.declared.capabilities),
+    );
+    let route = party.route(Some(Version::MODERN));
+    Ok(ask(transport, route, Method::Discover, Raw::trusted(meta), within).await?.0)
+}
+
+/// A request of the link itself. What comes besides its answer is let go.
+pub(super) async fn ask(
+    transport: &Arc<dyn Transport>,
+    route: Route,
+    method: Method,
+    params: Raw,
+    within: Duration,
+) -> Result<(Raw, Option<crate::upstream::transport::UpstreamSessionId>), Trouble> {
+    let request = Outgoing {
+        id: ids::next(),
+        method,
+        params,
+        name: None,
+        progress: None,
+        deadline: Instant::now() + within,
+    };
+    let Answered { answer, session } = transport.request(route, request).await?;
+    let message = match answer {
+        Answer::One(incoming) => incoming.message,
+        Answer::Stream(mut messages) => loop {
+            match messages.next().await {
+                Some(Ok(incoming)) if matches!(incoming.message, Message::Response(_)) => {
+                    break incoming.message;
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(error.into()),
+                None => return Err(TransportError::Broken.into()),
+            }
+        },
+    };
+    match message {
+        Message::Response(response) => match response.outcome {
+            Ok(result) => Ok((result, session)),
+            Err(error) => Err(Trouble::Said(error)),
+        },
+        _ => Err(TransportError::Garbage("a message that is no answer".into()).into()),
+    }
+}
+
+/// A request of the link itself that takes one string, in an open session.
+pub(super) async fn set(
+    transport: &Arc<dyn Transport>,
+    route: Route,
+    method: Method,
+    key: &str,
+    value: &str,
+    within: Duration,
+) -> Result<Raw, Trouble> {
+    let params = Raw::trusted(format!(r#"{{{}:{}}}"#, json::quote(key), json::quote(value)));
+    Ok(ask(transport, route, method, params, within).await?.0)
+}
+
+/// Checked JSON is UTF-8.
+fn utf8(json: &Bytes) -> &str {
+    std::str::from_utf8(json).unwrap_or("{}")
+}

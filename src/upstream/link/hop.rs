@@ -1,0 +1,87 @@
+//! The way of one request: which transport, at which version, in which session of the upstream.
+
+use super::channels::Channel;
+use super::kept::Opened;
+use super::speak::Spoken;
+use super::trouble::Trouble;
+use super::{Arc, Caller, Inner, Version};
+use crate::upstream::transport::{Route, Transport, UpstreamSessionId};
+use crate::wire::Era;
+use http::{HeaderName, HeaderValue, header};
+
+#[derive(Clone)]
+pub(super) struct Hop {
+    pub(super) transport: Arc<dyn Transport>,
+    pub(super) version: Version,
+    pub(super) session: Option<UpstreamSessionId>,
+    /// The caller's session of a legacy upstream over HTTP.
+    pub(super) opened: Option<Arc<Opened>>,
+    /// The channel, held so that it is not taken for idle.
+    pub(super) channel: Option<Arc<Channel>>,
+}
+
+impl Hop {
+    pub(super) fn is_modern(&self) -> bool {
+        self.version.era() == Era::Modern
+    }
+}
+
+impl Inner {
+    /// The way for this caller: the era is probed where it is not known, a session opened where there is none.
+    pub(super) async fn hop(self: &Arc<Self>, caller: &Arc<Caller>) -> Result<Hop, Trouble> {
+        let spoken = self.spoken.load().as_deref().copied();
+        let spoken = match spoken {
+            Some(spoken) => spoken,
+            None => self.speak(caller).await?,
+        };
+        match (spoken, &self.reach.http) {
+            (Spoken::Http(era), Some(http)) => {
+                let opened = match era {
+                    Era::Modern => None,
+                    Era::Legacy => Some(self.opened(caller).await?),
+                };
+                Ok(Hop {
+                    transport: http.clone(),
+                    version: opened.as_ref().and_then(|o| o.version).unwrap_or(Version::MODERN),
+                    session: opened.as_ref().and_then(|o| o.session.clone()),
+                    opened,
+                    channel: None,
+                })
+            }
+            _ => {
+                let channel = self.channel(caller).await?;
+                Ok(Hop {
+                    transport: channel.transport.clone(),
+                    version: channel.version,
+                    session: None,
+                    opened: None,
+                    channel: Some(channel),
+                })
+            }
+        }
+    }
+
+    /// The route of a message in this hop. Of the client's headers those go that the configuration lists.
+    pub(super) fn route(&self, caller: &Caller, hop: &Hop, params: Vec<(HeaderName, HeaderValue)>) -> Route {
+        let mut headers = params;
+        headers.extend(self.forwarded(caller));
+        Route {
+            version: Some(hop.version),
+            session: hop.session.clone(),
+            who: caller.session.key().clone(),
+            headers,
+        }
+    }
+
+    pub(super) fn forwarded(&self, caller: &Caller) -> Vec<(HeaderName, HeaderValue)> {
+        if self.config.forward_headers.is_empty() {
+            return Vec::new();
+        }
+        let listed = |name: &HeaderName| {
+            self.config.forward_headers.contains(name)
+                && *name != header::AUTHORIZATION
+                && *name != header::COOKIE
+        };
+        caller.client.headers.iter().filter(|(name, _)| listed(name)).cloned().collect()
+    }
+}

@@ -1,0 +1,98 @@
+//! What a link keeps for a caller, so that any pod can go on: the upstream's session, the level, the subscriptions.
+
+use crate::mcp::{Caller, Reason};
+use crate::upstream::transport::UpstreamSessionId;
+use crate::wire::{Era, Version};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// The kept state as it is stored. Keys are short, for there are many of them.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub(super) struct Kept {
+    /// The upstream's session; a legacy upstream may give none.
+    #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
+    session: Option<String>,
+    /// The version negotiated with a legacy upstream; absent where nothing was negotiated.
+    #[serde(rename = "v", default, skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    /// `logging/setLevel` of the caller.
+    #[serde(rename = "l", default, skip_serializing_if = "Option::is_none")]
+    pub(super) level: Option<String>,
+    /// The URIs subscribed to.
+    #[serde(rename = "r", default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) uris: Vec<String>,
+}
+
+impl Kept {
+    pub(super) fn negotiated(version: Version, session: Option<UpstreamSessionId>) -> Kept {
+        Kept {
+            session: session.map(|id| id.0.to_string()),
+            version: Some(version.as_str().to_owned()),
+            ..Kept::default()
+        }
+    }
+
+    /// Nothing where nothing was kept, or where another release wrote what we cannot read: then it is made anew.
+    pub(super) fn read(bytes: Option<&Bytes>) -> Kept {
+        bytes.and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default()
+    }
+
+    pub(super) fn write(&self) -> Bytes {
+        serde_json::to_vec(self).expect("strings always have a JSON form").into()
+    }
+
+    /// The legacy version of the open session; `None` where none is open.
+    pub(super) fn version(&self) -> Option<Version> {
+        self.version.as_deref().and_then(Version::parse).filter(|v| v.era() == Era::Legacy)
+    }
+
+    pub(super) fn session(&self) -> Option<UpstreamSessionId> {
+        self.session.as_deref().map(|id| UpstreamSessionId(id.into()))
+    }
+}
+
+/// What is kept for one caller, as this pod knows it.
+#[derive(Clone, Debug)]
+pub(super) struct Opened {
+    pub(super) kept: Kept,
+    /// The version and session of `kept`, parsed.
+    pub(super) version: Option<Version>,
+    pub(super) session: Option<UpstreamSessionId>,
+    /// What the store holds: the witness for the next compare-and-set.
+    pub(super) was: Option<Bytes>,
+}
+
+impl Opened {
+    pub(super) fn of(was: Option<Bytes>) -> Opened {
+        let kept = Kept::read(was.as_ref());
+        Opened { version: kept.version(), session: kept.session(), kept, was }
+    }
+
+    /// Replaces what is kept for `caller` where it still is `was`; `None` where another was quicker.
+    pub(super) async fn swap(
+        caller: &Caller,
+        upstream: &crate::mcp::UpstreamId,
+        was: Option<Bytes>,
+        kept: &Kept,
+    ) -> Result<Option<Opened>, Reason> {
+        let now = Some(kept.write());
+        let done = caller.session.swap(upstream, was, now.clone()).await;
+        Ok(done.map_err(|_| Reason::StoreAway)?.then(|| Opened::of(now)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_reads_back_and_garbage_is_nothing() {
+        let mut kept = Kept::negotiated(Version::V2025_06_18, Some(UpstreamSessionId("a b".into())));
+        kept.level = Some("debug".into());
+        assert_eq!(kept.write(), r#"{"s":"a b","v":"2025-06-18","l":"debug"}"#);
+        let opened = Opened::of(Some(kept.write()));
+        assert_eq!((opened.version, opened.kept), (Some(Version::V2025_06_18), kept));
+        assert_eq!(Opened::of(Some("{]".into())).version, None);
+        assert_eq!(Kept::read(Some(&Bytes::from_static(br#"{"v":"2026-07-28"}"#))).version(), None);
+    }
+}

@@ -1,0 +1,337 @@
+//! A standing call: the changes that an upstream tells of, over one connection after another. Whoever holds it misses
+//! nothing: after a gap everything asked for is said to have changed.
+
+use super::ask::Asks;
+use super::begin::{Begun, Job};
+use super::filter::Filter;
+use super::health::{jittered, pause};
+use super::hop::Hop;
+use super::trouble::Trouble;
+use super::{Arc, Call, Fault, Inner, Kind, Method, Note, Outcome, Reply, handshake};
+use crate::mcp::{Event, Reason};
+use crate::upstream::transport::{Answer, Incoming, TransportError, UpstreamSessionId};
+use crate::wire::{Era, Message, Notification, Raw, meta};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+
+/// Events that wait for a slow reader; then the upstream waits too.
+const WAITING: usize = 32;
+/// The acknowledgement comes before anything else, and takes no work.
+const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);
+/// A connection that held so long was a good one: the next pause is short again.
+const HELD: Duration = Duration::from_secs(10);
+/// Longer than any stream is held; a deadline must be a time.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+type Messages = BoxStream<'static, Result<Incoming, TransportError>>;
+
+/// The standing call of one holder.
+struct Standing {
+    link: Arc<Inner>,
+    job: Job,
+    asked: Filter,
+    events: mpsc::Sender<Event>,
+    /// Grows with each outage that is over.
+    returns: watch::Receiver<u64>,
+    /// The last event id seen, and the upstream's session that it belongs to.
+    after: Option<(Option<UpstreamSessionId>, Bytes)>,
+    begun: bool,
+}
+
+/// One connection of a standing call.
+struct Connection {
+    hop: Hop,
+    asks: Asks,
+    /// `None`: the upstream has no such stream.
+    messages: Option<Messages>,
+    acknowledged: Raw,
+    /// It goes on where the one before it ended.
+    resumed: bool,
+}
+
+/// The holder is gone.
+struct Left;
+
+impl Inner {
+    pub(super) fn listen(self: &Arc<Self>, call: Call) -> Reply {
+        let (events, received) = mpsc::channel(WAITING);
+        let (cancel, over, holder) = (call.cancel.clone(), self.over.clone(), events.clone());
+        let mut standing = Standing {
+            asked: Filter::of(&call.params),
+            returns: self.health.returns(),
+            job: Job { deadline: Instant::now() + FOREVER, ..Job::of(call) },
+            link: self.clone(),
+            events,
+            after: None,
+            begun: false,
+        };
+        self.tasks.spawn(async move {
+            tokio::select! {
+                _ = standing.stand() => return,
+                () = holder.closed() => return,
+                () = cancel.cancelled() => {}
+                () = over.cancelled() => {}
+            }
+            let done = Event::Done(Outcome::Error(Reason::Cancelled.into()));
+            holder.send(done).await.ok();
+        });
+        Reply::Stream(ReceiverStream::new(received).boxed())
+    }
+}
+
+impl Standing {
+    /// Ends only by the holder's leave.
+    async fn stand(&mut self) -> Result<(), Left> {
+        let mut rounds = 0;
+        loop {
+            let since = Instant::now();
+            match self.connect().await {
+                Ok(connection) => {
+                    let Connection { hop, asks, messages, acknowledged, resumed } = connection;
+                    self.say_begun(acknowledged, resumed).await?;
+                    match messages {
+                        Some(messages) => self.pump(hop, asks, messages).await?,
+                        None => self.without_stream().await?,
+                    }
+                }
+                Err(fault) => {
+                    tracing::debug!(upstream = %self.link.id(), ?fault, "a standing call has no connection");
+                    if !std::mem::replace(&mut self.begun, true) {
+                        // Nothing is known of it now; when it is back, everything will be said to have changed.
+                        self.note(Method::Acknowledged, self.asked.acknowledged(), None).await?;
+                    }
+                }
+            }
+            if since.elapsed() >= HELD {
+                rounds = 0;
+            }
+            tokio::select! {
+                () = sleep(jittered(pause(rounds))) => {}
+                () = changed(&mut self.returns) => {}
+            }
+            rounds += 1;
+        }
+    }
+
+    async fn say_begun(&mut self, acknowledged: Raw, resumed: bool) -> Result<(), Left> {
+        // That it is back is what this very connection found out.
+        self.returns.mark_unchanged();
+        if !std::mem::replace(&mut self.begun, true) {
+            return self.note(Method::Acknowledged, acknowledged, None).await;
+        }
+        match resumed {
+            true => Ok(()),
+            false => self.say_everything().await,
+        }
+    }
+
+    async fn say_everything(&mut self) -> Result<(), Left> {
+        for (method, params) in self.asked.everything() {
+            self.link.heard(&method);
+            self.note(method, params, None).await?;
+        }
+        Ok(())
+    }
+
+    async fn note(&self, method: Method, params: Raw, at: Option<Bytes>) -> Result<(), Left> {
+        self.events.send(Event::Note(Note { method, params, at })).await.map_err(|_| Left)
+    }
+
+    /// The upstream tells of nothing: all there is to say is that it was away.
+    async fn without_stream(&mut self) -> Result<(), Left> {
+        loop {
+            changed(&mut self.returns).await;
+            self.say_everything().await?;
+        }
+    }
+
+    /// Gives on what comes until the connection ends.
+    async fn pump(&mut self, hop: Hop, mut asks: Asks, mut messages: Messages) -> Result<(), Left> {
+        loop {
+            let item = tokio::select! {
+                item = messages.next() => item,
+                // Another connection found that there was an outage; this one need not have noticed.
+                () = changed(&mut self.returns) => {
+                    self.say_everything().await?;
+                    continue;
+                }
+            };
+            let Some(Ok(incoming)) = item else { return Ok(()) };
+            if let Some(at) = &incoming.at {
+                self.after = Some((hop.session.clone(), at.clone()));
+            }
+            match incoming.message {
+                Message::Notification(note) => {
+                    if note.method == Method::Cancelled {
+                        asks.withdrawn(&note.params);
+                        // A modern upstream on a shared channel ends a subscription so.
+                        if hop.is_modern() {
+                            return Ok(());
+                        }
+                    } else if let Some((method, params)) = self.wanted(&hop, note) {
+                        self.note(method, params, incoming.at).await?;
+                    }
+                }
+                Message::Request(request) if self.may_be_asked() || request.method == Method::Ping => {
+                    if let Some(ask) = asks.ask(request) {
+                        self.events.send(Event::Ask(ask)).await.map_err(|_| Left)?;
+                    }
+                }
+                // It belongs to no call, so nobody can bring an answer.
+                Message::Request(request) => asks.refuse(&request.id),
+                // The subscription is complete; whoever holds this call still wants to hear.
+                Message::Response(_) => return Ok(()),
+            }
+        }
+    }
+
+    fn is_modern_caller(&self) -> bool {
+        self.job.caller.version.era() == Era::Modern
+    }
+
+    fn may_be_asked(&self) -> bool {
+        !self.is_modern_caller() && self.job.caller.session.id().is_some()
+    }
+
+    /// What of a notification is the holder's. A legacy one hears all that its session hears, a modern one what it
+    /// asked for.
+    fn wanted(&self, hop: &Hop, note: Notification) -> Option<(Method, Raw)> {
+        let Notification { method, params } = note;
+        self.link.heard(&method);
+        let kind = match method {
+            Method::ToolsChanged => Some(Kind::Tool),
+            Method::PromptsChanged => Some(Kind::Prompt),
+            Method::ResourcesChanged => Some(Kind::Resource),
+            _ => None,
+        };
+        let wanted = match (&method, kind) {
+            // Progress belongs to a call, and acknowledged is said once.
+            (Method::Progress | Method::Acknowledged, _) => false,
+            _ if hop.is_modern() || !self.is_modern_caller() => true,
+            (_, Some(kind)) => self.asked.wants(kind),
+            (Method::ResourceUpdated, _) => params.uri().is_some_and(|uri| self.asked.wants_uri(&uri)),
+            _ => false,
+        };
+        wanted.then(|| (method, unnamed(params.raw.clone(), params.meta.as_ref())))
+    }
+
+    async fn connect(&mut self) -> Result<Connection, Fault> {
+        let hop = self.link.hop(&self.job.caller).await.map_err(|t| self.link.failed(t, true))?;
+        match hop.is_modern() {
+            true => self.subscribe().await,
+            false => self.open_stream(hop).await,
+        }
+    }
+
+    /// A modern upstream: `subscriptions/listen`, whose first message is the acknowledgement.
+    async fn subscribe(&mut self) -> Result<Connection, Fault> {
+        let Begun { answered, hop, route, .. } = self.link.begin(&self.job).await?;
+        let asks = Asks::new(&self.link, &hop, route);
+        let mut messages = match answered.answer {
+            Answer::Stream(messages) => messages,
+            Answer::One(Incoming { message: Message::Response(response), .. })
+                if response.outcome.is_err() =>
+            {
+                // It knows no subscriptions; asking again would not teach it.
+                let acknowledged = Filter::default().acknowledged();
+                return Ok(Connection { hop, asks, messages: None, acknowledged, resumed: false });
+            }
+            Answer::One(_) => return Err(self.broken()),
+        };
+        let first = timeout(ACKNOWLEDGED_WITHIN, messages.next()).await;
+        let Ok(Some(Ok(incoming))) = first else { return Err(self.broken()) };
+        let Message::Notification(note) = incoming.message else { return Err(self.broken()) };
+        if note.method != Method::Acknowledged {
+            return Err(self.broken());
+        }
+        let acknowledged = unnamed(note.params.raw.clone(), note.params.meta.as_ref());
+        Ok(Connection { hop, asks, messages: Some(messages), acknowledged, resumed: false })
+    }
+
+    /// A legacy upstream: its subscriptions, and the stream of its session.
+    async fn open_stream(&mut self, hop: Hop) -> Result<Connection, Fault> {
+        let caller = self.job.caller.clone();
+        let uris = self.subscribe_uris(&hop).await;
+        let route = self.link.route(&caller, &hop, Vec::new());
+        let after = self.after.take().filter(|(session, _)| *session == hop.session).map(|(_, at)| at);
+        let resumed = after.is_some();
+        let messages = match hop.transport.standing(route.clone(), after).await {
+            Ok(messages) => messages,
+            Err(TransportError::SessionGone) => {
+                if let Some(used) = &hop.opened {
+                    self.link.renewed(&caller, used).await.map_err(|t| self.link.failed(t, true))?;
+                }
+                return Err(self.broken());
+            }
+            // Not every server without the stream says so by 405.
+            Err(TransportError::Refused { status: 400..=499, .. }) if !resumed => None,
+            Err(error) => return Err(self.link.failed(Trouble::Way(error), true)),
+        };
+        self.link.is_well();
+        let about = self.link.clone().about(caller).await?;
+        let tells =
+            |kind: Kind| super::hello::declares(&about.capabilities, kind.capability(), Some("listChanged"));
+        let acknowledged = self.asked.within(tells, uris).acknowledged();
+        let asks = Asks::new(&self.link, &hop, route);
+        Ok(Connection { hop, asks, messages, acknowledged, resumed })
+    }
+
+    /// Subscribes to the URIs of the filter that are not subscribed to in this session; gives those that are.
+    async fn subscribe_uris(&self, hop: &Hop) -> Vec<String> {
+        let mut subscribed = Vec::new();
+        let within = self.link.config.request_timeout;
+        let kept = self.link.kept_at(hop).uris;
+        let mut fresh = Vec::new();
+        for uri in &self.asked.uris {
+            if kept.contains(uri) {
+                subscribed.push(uri.clone());
+                continue;
+            }
+            let route = self.link.route(&self.job.caller, hop, Vec::new());
+            let method = Method::ResourcesSubscribe;
+            match handshake::set(&hop.transport, route, method, "uri", uri, within).await {
+                Ok(_) => fresh.push(uri.clone()),
+                Err(trouble) => tracing::debug!(upstream = %self.link.id(), ?trouble, "not subscribed"),
+            }
+        }
+        if !fresh.is_empty() {
+            let keep = |kept: &mut super::kept::Kept| {
+                kept.uris.extend(fresh.iter().filter(|uri| !subscribed.contains(uri)).cloned());
+                kept.uris.sort();
+                kept.uris.dedup();
+            };
+            if let Err(away) = self.link.change(&self.job.caller, hop, keep).await {
+                tracing::debug!(upstream = %self.link.id(), %away, "subscriptions were not kept");
+            }
+        }
+        subscribed.extend(fresh);
+        subscribed
+    }
+
+    fn broken(&self) -> Fault {
+        let why = "it broke off".into();
+        Reason::Unreachable { upstream: self.link.id().clone(), why }.into()
+    }
+}
+
+/// Waits for the next outage to be over.
+async fn changed(returns: &mut watch::Receiver<u64>) {
+    if returns.changed().await.is_err() {
+        // The link is gone, and its end is waited for elsewhere.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// The params without the subscription id of our own hop: each hop has its own.
+fn unnamed(raw: Raw, meta: Option<&meta::Meta>) -> Raw {
+    let Some(meta) = meta.filter(|meta| meta.subscription_id.is_some()) else { return raw };
+    let mut raw = raw;
+    let kept = raw.part(&meta.whole).without(&[meta::SUBSCRIPTION_ID]);
+    raw.edit(meta.whole.clone(), kept.to_bytes());
+    raw.flat()
+}

@@ -1,0 +1,133 @@
+//! A whole list: all pages followed, each item found in the page that it came in.
+
+use super::begin::Job;
+use super::trouble::code_of;
+use super::{Arc, Caller, Fault, Inner, Kind, Listing, hello};
+use crate::mcp::{Item, Reason};
+use crate::wire::results::ResultView;
+use crate::wire::{Raw, code, json, param_headers};
+use std::collections::HashSet;
+
+/// Pages of one list; an upstream that gives more is counting, not listing.
+const PAGES: usize = 1_000;
+/// Bytes of one list over all its pages.
+const BYTES: usize = 64 << 20;
+
+impl Inner {
+    /// Asks for a list, page by page. Errors: the upstream's, and a list that does not end.
+    pub(super) async fn fetch(self: &Arc<Self>, caller: &Arc<Caller>, kind: Kind) -> Result<Listing, Fault> {
+        let mut items = Vec::new();
+        let mut seen = HashSet::new();
+        let mut cursor: Option<String> = None;
+        let (mut bytes, mut whole, mut ttl_ms, mut private) = (0, None, u64::MAX, false);
+        for number in 0..PAGES {
+            let params = cursor.as_ref().map(|c| Raw::trusted(format!(r#"{{"cursor":{}}}"#, json::quote(c))));
+            let job = Job::own(self, caller, kind.method(), params);
+            let page = match self.result_of(&job).await {
+                Ok(page) => page,
+                // What a server has not, it often does not know how to list.
+                Err(Fault::Upstream(error))
+                    if number == 0 && code_of(&error) == Some(code::METHOD_NOT_FOUND.into()) =>
+                {
+                    return Ok(Listing::new(kind, Vec::new()));
+                }
+                Err(fault) => return Err(fault),
+            };
+            bytes += page.len();
+            let untouched = self.take(&page, kind, &mut items)?;
+            if items.len() > self.config.most_items || bytes > BYTES {
+                return Err(self.endless(format!("a list of more than {} items", self.config.most_items)));
+            }
+            let view = ResultView::of(&page);
+            ttl_ms = ttl_ms.min(hello::ttl(&view, &page));
+            private |= hello::scope(&view, &page) != Some("public");
+            let next = view.next_cursor.as_ref().and_then(|span| page.string(span)).map(|c| c.into_owned());
+            let Some(next) = next else {
+                whole = (number == 0 && untouched).then_some(page);
+                cursor = None;
+                break;
+            };
+            if !seen.insert(next.clone()) {
+                return Err(self.endless("a cursor that leads back".to_owned()));
+            }
+            cursor = Some(next);
+        }
+        if cursor.is_some() {
+            return Err(self.endless(format!("a list of more than {PAGES} pages")));
+        }
+        let mut listing = Listing::new(kind, items);
+        (listing.whole, listing.ttl_ms, listing.private) = (whole, ttl_ms, private);
+        Ok(listing)
+    }
+
+    fn endless(&self, why: String) -> Fault {
+        Reason::Garbage { upstream: self.id().clone(), why: why.into() }.into()
+    }
+
+    /// Takes the items of a page. Whether all of them were taken.
+    fn take(&self, page: &Raw, kind: Kind, items: &mut Vec<Item>) -> Result<bool, Fault> {
+        let text = page.text();
+        let members = json::lax_members(text, 0).unwrap_or_default();
+        let list = members.iter().find(|m| m.is(kind.items_key()));
+        let list = list.and_then(|m| json::elements(text, m.value.start));
+        let Some(list) = list else {
+            let why = format!("a list without {}", kind.items_key()).into();
+            return Err(Reason::Garbage { upstream: self.id().clone(), why }.into());
+        };
+        let mut all = true;
+        for span in list {
+            match item(page.part(&span), kind) {
+                Ok(item) => items.push(item),
+                Err(why) => {
+                    all = false;
+                    tracing::warn!(upstream = %self.id(), ?kind, why, "a listed item is left out");
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Reads one listed item: its name, and which arguments of a tool travel as headers. Errors: why it cannot be listed.
+fn item(body: Raw, kind: Kind) -> Result<Item, String> {
+    let text = body.text();
+    let members = json::lax_members(text, 0).map_err(|_| "no object".to_owned())?;
+    let find = |key: &str| members.iter().find(|m| m.is(key)).map(|m| m.value.clone());
+    let span = find(kind.name_key()).ok_or_else(|| format!("no {}", kind.name_key()))?;
+    let name = body.string(&span).ok_or_else(|| format!("{} is no string", kind.name_key()))?;
+    let headers = match find("inputSchema").filter(|_| kind == Kind::Tool) {
+        Some(schema) => param_headers::of_schema(&body.part(&schema))
+            .map_err(|invalid| format!("tool {name}: {invalid}"))?,
+        None => Vec::new(),
+    };
+    Ok(Item { name: name.into(), name_span: span, headers: headers.into(), body: body.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_is_found_by_its_name_and_a_tool_with_invalid_headers_is_none() {
+        let read = |text: &'static str, kind| item(Raw::trusted(text), kind);
+        let tool = read(r#"{"title":"x","name":"a\u0062"}"#, Kind::Tool).unwrap();
+        assert_eq!(
+            (&*tool.name, tool.body.part(&tool.name_span).text().as_ref()),
+            ("ab", &br#""a\u0062""#[..])
+        );
+        assert_eq!(&*read(r#"{"uri":"x:y","name":"n"}"#, Kind::Resource).unwrap().name, "x:y");
+        let good = read(
+            r#"{"name":"t","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"R"}}}}"#,
+            Kind::Tool,
+        );
+        assert_eq!(good.unwrap().headers.len(), 1);
+        for bad in [
+            r#"{"name":"t","inputSchema":{"properties":{"r":{"type":"number","x-mcp-header":"R"}}}}"#,
+            r#"{"name":7}"#,
+            r#"{"title":"t"}"#,
+            "7",
+        ] {
+            assert!(read(bad, Kind::Tool).is_err(), "{bad}");
+        }
+    }
+}

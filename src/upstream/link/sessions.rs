@@ -1,0 +1,223 @@
+//! The sessions that a legacy upstream gives over HTTP: one for each caller, opened when first needed, kept where every
+//! pod finds it. Whoever loses the race to keep one ends its own.
+
+use super::declared::Declared;
+use super::flights::Flights;
+use super::handshake::{self, Party};
+use super::kept::{Kept, Opened};
+use super::trouble::Trouble;
+use super::{Arc, Caller, Inner, Method, Session};
+use crate::mcp::Reason;
+use crate::upstream::transport::{Route, Transport};
+use moka::sync::Cache;
+use std::time::Duration;
+
+/// Callers that this pod remembers without asking the store, and for how long after their last call.
+const REMEMBERED: u64 = 100_000;
+const IDLE: Duration = Duration::from_secs(30 * 60);
+/// Rounds of a race for a caller's state, each lost to somebody who won it.
+const ROUNDS: u32 = 5;
+
+type Openings = Flights<Arc<str>, Result<Arc<Opened>, Trouble>>;
+
+pub(super) struct Sessions {
+    known: Cache<Arc<str>, Arc<Opened>>,
+    openings: Arc<Openings>,
+}
+
+impl Sessions {
+    pub(super) fn new() -> Sessions {
+        Sessions {
+            known: Cache::builder().max_capacity(REMEMBERED).time_to_idle(IDLE).build(),
+            openings: Flights::new(),
+        }
+    }
+}
+
+impl Inner {
+    fn key(&self, caller: &Caller) -> Arc<str> {
+        if self.config.stateless { "".into() } else { caller.session.key().clone() }
+    }
+
+    /// The caller's open session at a legacy upstream.
+    pub(super) async fn opened(self: &Arc<Self>, caller: &Arc<Caller>) -> Result<Arc<Opened>, Trouble> {
+        let key = self.key(caller);
+        match self.sessions.known.get(&key).filter(|opened| opened.version.is_some()) {
+            Some(opened) => Ok(opened),
+            None => self.open(key, caller, None).await,
+        }
+    }
+
+    /// A session in place of `used`, which the upstream does not know any more.
+    pub(super) async fn renewed(
+        self: &Arc<Self>,
+        caller: &Arc<Caller>,
+        used: &Arc<Opened>,
+    ) -> Result<Arc<Opened>, Trouble> {
+        let key = self.key(caller);
+        match self.sessions.known.get(&key).filter(|now| now.session != used.session) {
+            Some(opened) => Ok(opened),
+            None => self.open(key, caller, Some(used.clone())).await,
+        }
+    }
+
+    async fn open(
+        self: &Arc<Self>,
+        key: Arc<str>,
+        caller: &Arc<Caller>,
+        used: Option<Arc<Opened>>,
+    ) -> Result<Arc<Opened>, Trouble> {
+        let (link, caller, name) = (self.clone(), caller.clone(), key.clone());
+        let work = || async move {
+            let opened = Arc::new(link.open_now(&name, &caller, used).await?);
+            link.sessions.known.insert(name, opened.clone());
+            Ok(opened)
+        };
+        self.sessions.openings.join(key, work).await
+    }
+
+    async fn open_now(
+        self: &Arc<Self>,
+        key: &Arc<str>,
+        caller: &Arc<Caller>,
+        used: Option<Arc<Opened>>,
+    ) -> Result<Opened, Trouble> {
+        let Some(http) = self.reach.http.clone() else {
+            let why = "it is not reached over HTTP".into();
+            return Err(Reason::Unreachable { upstream: self.id().clone(), why }.into());
+        };
+        let shared = self.config.stateless;
+        let party = self.party(caller);
+        for _ in 0..ROUNDS {
+            let before = match shared {
+                true => self.sessions.known.get(key).map_or(Opened::of(None), |o| (*o).clone()),
+                false => Opened::of(caller.session.load(self.id()).await.map_err(|_| Reason::StoreAway)?),
+            };
+            let lost = used.as_ref().is_some_and(|used| used.session == before.session);
+            if before.version.is_some() && !lost {
+                return Ok(before);
+            }
+            let (mut kept, about) = self.initialize(&http, &party).await?;
+            self.abouts.keep_hello(about);
+            // What the caller asked for outlives the session that it was asked in.
+            kept.level = before.kept.level.clone();
+            kept.uris = before.kept.uris.clone();
+            let route = Route { session: kept.session(), ..party.route(kept.version()) };
+            self.replay(&http, &route, &kept).await;
+            if shared {
+                return Ok(Opened::of(Some(kept.write())));
+            }
+            match Opened::swap(caller, self.id(), before.was, &kept).await {
+                Ok(Some(opened)) => return Ok(opened),
+                // Another pod was quicker, or the caller's session ended: what we opened is nobody's.
+                Ok(None) => self.close(&http, route),
+                Err(away) => {
+                    self.close(&http, route);
+                    return Err(away.into());
+                }
+            }
+        }
+        Err(Reason::Cancelled.into())
+    }
+
+    /// Sets up a new session as the one before it was. What the upstream refuses now it will refuse the caller too.
+    async fn replay(&self, http: &Arc<dyn Transport>, route: &Route, kept: &Kept) {
+        let within = self.config.request_timeout;
+        let levels = kept.level.iter().map(|level| (Method::SetLevel, "level", level));
+        let uris = kept.uris.iter().map(|uri| (Method::ResourcesSubscribe, "uri", uri));
+        for (method, key, value) in levels.chain(uris) {
+            if let Err(trouble) = handshake::set(http, route.clone(), method, key, value, within).await {
+                tracing::warn!(upstream = %self.id(), ?trouble, key, "not set again in a new session");
+            }
+        }
+    }
+
+    fn close(self: &Arc<Self>, http: &Arc<dyn Transport>, route: Route) {
+        let (closing, link) = (http.close(route), self.clone());
+        self.tasks.spawn(async move {
+            if let Err(error) = closing.await {
+                tracing::debug!(upstream = %link.id(), %error, "an upstream session was not ended");
+            }
+        });
+    }
+
+    /// What is kept for a caller whose upstream keeps nothing (modern).
+    pub(super) async fn kept(self: &Arc<Self>, caller: &Arc<Caller>) -> Result<Arc<Opened>, Reason> {
+        let key = caller.session.key();
+        if let Some(opened) = self.sessions.known.get(key) {
+            return Ok(opened);
+        }
+        let was = caller.session.load(self.id()).await.map_err(|_| Reason::StoreAway)?;
+        let opened = Arc::new(Opened::of(was));
+        self.sessions.known.insert(key.clone(), opened.clone());
+        Ok(opened)
+    }
+
+    /// Changes what is kept for a caller. It is lost, not wrong, where too many change it at once.
+    pub(super) async fn keep(
+        self: &Arc<Self>,
+        caller: &Arc<Caller>,
+        change: impl Fn(&mut Kept),
+    ) -> Result<(), Reason> {
+        let key = self.key(caller);
+        if self.config.stateless {
+            return Ok(());
+        }
+        for _ in 0..ROUNDS {
+            let was = caller.session.load(self.id()).await.map_err(|_| Reason::StoreAway)?;
+            let mut kept = Kept::read(was.as_ref());
+            let before = kept.clone();
+            change(&mut kept);
+            if kept == before {
+                return Ok(());
+            }
+            if let Some(opened) = Opened::swap(caller, self.id(), was, &kept).await? {
+                self.sessions.known.insert(key, Arc::new(opened));
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what was opened upstream for a session that was deleted: the one who takes the state away ends it.
+    pub(super) async fn end(self: Arc<Self>, session: Arc<dyn Session>) {
+        let known = self.sessions.known.remove(session.key());
+        if self.config.stateless {
+            return;
+        }
+        let Some(http) = &self.reach.http else { return };
+        let opened = match session.load(self.id()).await {
+            Ok(Some(was)) => match session.swap(self.id(), Some(was.clone()), None).await {
+                Ok(true) => Opened::of(Some(was)),
+                // Somebody else took it away.
+                Ok(false) => return,
+                Err(_) => Opened::of(Some(was)),
+            },
+            // The record went with the session; this pod may still know what it held.
+            Ok(None) | Err(_) => match known {
+                Some(known) => (*known).clone(),
+                None => return,
+            },
+        };
+        if opened.session.is_none() {
+            return;
+        }
+        let party =
+            Party { declared: Declared::ourselves(), who: session.key().clone(), headers: Vec::new() };
+        let route = Route { session: opened.session, ..party.route(opened.version) };
+        if let Err(error) = http.close(route).await {
+            tracing::debug!(upstream = %self.id(), %error, "an upstream session was not ended");
+        }
+    }
+
+    /// The caller's session, where one is open: nothing is opened for this.
+    pub(super) async fn already_opened(&self, caller: &Arc<Caller>) -> Option<Opened> {
+        let known = self.sessions.known.get(&self.key(caller));
+        let opened = match known {
+            Some(known) => (*known).clone(),
+            None if self.config.stateless => return None,
+            None => Opened::of(caller.session.load(self.id()).await.ok()?),
+        };
+        opened.version.is_some().then_some(opened)
+    }
+}
