@@ -1,13 +1,12 @@
 //! Puts the rooms together: from the configuration to a gateway that serves, and to its end.
 
 mod rules;
+mod upstreams;
 
 use crate::config::Config;
-use crate::demo::Demo;
+use crate::edge::Gate;
 use crate::edge::listener::{self, Bounds};
-use crate::edge::{Gate, Mount, Routes};
 use crate::lifecycle::Lifecycle;
-use crate::mcp::Backend;
 use crate::sealing::{KeyError, KeyMaterial, Keyring};
 use crate::session::{self, Sessions};
 use crate::store::{Memory, PodId, Store};
@@ -102,11 +101,7 @@ pub fn gate(config: &Config, demo: bool, lifecycle: &Lifecycle) -> Result<Gate, 
     };
     let replica = PodId::random();
     let replica = HeaderValue::from_str(replica.as_str()).expect("a pod's name is letters and digits");
-    let mut routes = Routes::default();
-    if demo {
-        let backend: Arc<dyn Backend> = Arc::new(Demo::default());
-        routes.mounts.insert("".into(), Arc::new(Mount { name: "".into(), backend }));
-    }
+    let routes = upstreams::routes(config, demo)?;
     Ok(Gate {
         routes: ArcSwap::from_pointee(routes),
         places: Arc::new(Semaphore::new(rules.calls)),

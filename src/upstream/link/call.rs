@@ -3,6 +3,7 @@
 use super::begin::Job;
 use super::{Arc, Call, Inner, Method, Reply, answer};
 use crate::mcp::Reason;
+use tokio::time::Instant;
 
 impl Inner {
     pub(super) async fn call(self: Arc<Self>, call: Call) -> Reply {
@@ -15,7 +16,10 @@ impl Inner {
         }
     }
 
-    pub(super) async fn pass(self: &Arc<Self>, call: Call) -> Reply {
+    pub(super) async fn pass(self: &Arc<Self>, mut call: Call) -> Reply {
+        if let Some(limit) = self.config.call_timeout {
+            call.deadline = call.deadline.min(Instant::now() + limit);
+        }
         let Some(place) = self.health.enter(call.deadline).await else {
             return Reply::fault(Reason::Busy { upstream: self.id().clone() });
         };

@@ -29,6 +29,8 @@ pub struct LinkConfig {
     pub forward_headers: Vec<http::HeaderName>,
     /// Bounds requests of our own: probes, handshakes, pages of lists.
     pub request_timeout: Duration,
+    /// The longest that a client's call may take here, where that is shorter than its own deadline.
+    pub call_timeout: Option<Duration>,
     /// How long a channel may take to answer a discovery before it is taken for a legacy one (2026-07-28 stdio).
     pub probe_timeout: Duration,
     /// Calls at once, and how long one waits for its turn.
@@ -47,6 +49,7 @@ impl LinkConfig {
             stateless: false,
             forward_headers: Vec::new(),
             request_timeout: Duration::from_secs(30),
+            call_timeout: None,
             probe_timeout: Duration::from_secs(5),
             most_calls: 512,
             queue_wait: Duration::from_secs(5),

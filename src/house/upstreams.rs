@@ -1,0 +1,144 @@
+//! Upstreams and profiles, from the configuration: a link for each upstream, a composite of links for each profile.
+
+use super::StartError;
+use crate::config::{self, Config, Era, Globs, Transport};
+use crate::demo::Demo;
+use crate::edge::{Mount, Routes};
+use crate::federation::{Composite, Member, Profile};
+use crate::mcp::{Backend, UpstreamId};
+use crate::upstream::channel::MessageLimits;
+use crate::upstream::child::ChildSpec;
+use crate::upstream::client::{HttpClient, http_client};
+use crate::upstream::http::{Http, HttpConfig};
+use crate::upstream::link::{Link, LinkConfig, Reach};
+use crate::upstream::pool::{Pool, PoolLimits, Start};
+use crate::upstream::sse_client::SseSpec;
+use crate::wire;
+use http::{HeaderName, HeaderValue, Uri};
+use secrecy::ExposeSecret;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest that one upstream may hold up the lists of the others.
+const LIST_LIMIT: Duration = Duration::from_secs(10);
+
+/// What answers at each path.
+pub fn routes(config: &Config, demo: bool) -> Result<Routes, StartError> {
+    let mut links: BTreeMap<&str, Arc<dyn Backend>> = BTreeMap::new();
+    for (name, upstream) in config.enabled_upstreams() {
+        let id = UpstreamId::new(name).ok_or_else(|| setting(name, "", "is not an upstream id"))?;
+        links.insert(name, Arc::new(link(id, upstream, config)?));
+    }
+    let mut routes = Routes::default();
+    for (name, profile, upstreams) in config.served_profiles() {
+        let default = name == config::DEFAULT_PROFILE;
+        let mut members: Vec<Member> = upstreams
+            .iter()
+            .filter_map(|id| Some(member(id, links.get(id)?.clone(), config, &profile)))
+            .collect();
+        if demo && default {
+            members.push(Member {
+                backend: Arc::new(Demo::default()),
+                rename: BTreeMap::new(),
+                tools: Globs::default(),
+                uri_prefixes: Vec::new(),
+                limit: LIST_LIMIT,
+            });
+        }
+        let backend = Arc::new(Composite::new(Profile {
+            name: name.into(),
+            members,
+            tools: profile.tools.clone(),
+            instructions: profile.instructions.clone(),
+        }));
+        let path: Arc<str> = if default { "".into() } else { name.into() };
+        routes.mounts.insert(path.clone(), Arc::new(Mount { name: path, backend }));
+    }
+    Ok(routes)
+}
+
+fn member(id: &str, backend: Arc<dyn Backend>, config: &Config, profile: &config::Profile) -> Member {
+    let upstream = config.enabled_upstreams().find(|(name, _)| *name == id).map(|(_, upstream)| upstream);
+    let own = upstream.into_iter().flat_map(|u| u.rename.iter());
+    let here =
+        profile.rename.iter().filter(|(upstream, _)| *upstream == id).flat_map(|(_, names)| names.iter());
+    Member {
+        backend,
+        // The profile's names go before the upstream's.
+        rename: own.chain(here).map(|(tool, shown)| (tool.to_owned(), shown.to_owned())).collect(),
+        tools: upstream.map(|u| u.tools.clone()).unwrap_or_default(),
+        uri_prefixes: upstream.map(|u| u.uri_prefixes.clone()).unwrap_or_default(),
+        limit: LIST_LIMIT,
+    }
+}
+
+fn setting(id: &str, key: &str, why: impl Into<String>) -> StartError {
+    let dot = if key.is_empty() { "" } else { "." };
+    StartError::Setting { key: format!("upstreams.{id}{dot}{key}"), why: why.into() }
+}
+
+fn link(id: UpstreamId, upstream: &config::Upstream, config: &Config) -> Result<Link, StartError> {
+    let mut link = LinkConfig::new(id.clone());
+    link.era = match upstream.era {
+        Era::Auto => None,
+        Era::Modern => Some(wire::Era::Modern),
+        Era::Legacy => Some(wire::Era::Legacy),
+    };
+    link.stateless = upstream.stateless;
+    link.forward_headers = upstream.forward_headers.iter().filter_map(|name| name.parse().ok()).collect();
+    link.request_timeout = upstream.start_timeout;
+    link.most_calls = upstream.max_concurrent as usize;
+    link.call_timeout = upstream.timeout;
+    Ok(Link::new(link, reach(&id, upstream, config)?))
+}
+
+/// The ways to one upstream: a child of ours, or its URL.
+fn reach(id: &UpstreamId, upstream: &config::Upstream, config: &Config) -> Result<Reach, StartError> {
+    let limits = MessageLimits {
+        bytes: config.limits.upstream_message_bytes,
+        depth: config.limits.json_depth.try_into().unwrap_or(u16::MAX),
+    };
+    let pool = |start: Arc<dyn Start>| Arc::new(Pool::new(start, PoolLimits::from(upstream)));
+    if let Some(child) = ChildSpec::of(id.clone(), upstream, limits) {
+        return Ok(Reach { http: None, channels: Some(pool(Arc::new(child))), channels_era: None });
+    }
+    let url = upstream.url.as_deref().unwrap_or_default();
+    let url: Uri = url.parse().map_err(|_| setting(id.as_str(), "url", "is not a URL"))?;
+    let headers = headers(id, upstream)?;
+    let client: HttpClient = http_client(upstream.connect_timeout);
+    let http = HttpConfig { url: url.clone(), headers: headers.clone(), cookies: false, limit: limits.bytes };
+    let sse = SseSpec {
+        name: id.clone(),
+        url,
+        headers,
+        client: client.clone(),
+        limits,
+        start_timeout: upstream.start_timeout,
+    };
+    let by_http = upstream.transport != Transport::Sse;
+    let by_sse =
+        matches!(upstream.transport, Transport::Auto | Transport::Sse) && upstream.era != Era::Modern;
+    Ok(Reach {
+        http: by_http.then(|| Arc::new(Http::new(client, http)) as Arc<_>),
+        channels: by_sse.then(|| pool(Arc::new(sse)) as Arc<_>),
+        channels_era: by_sse.then_some(wire::Era::Legacy),
+    })
+}
+
+fn headers(
+    id: &UpstreamId,
+    upstream: &config::Upstream,
+) -> Result<Vec<(HeaderName, HeaderValue)>, StartError> {
+    let header = |(name, secret): (&str, &config::Secret)| {
+        let key = format!("headers.{name}");
+        let bad = |why: String| setting(id.as_str(), &key, why);
+        let text = secret.reveal().map_err(|e| bad(e.to_string()))?;
+        let name = name.parse().map_err(|_| bad("is not a header name".into()))?;
+        let mut value =
+            HeaderValue::from_str(text.expose_secret()).map_err(|_| bad("is not a header value".into()))?;
+        value.set_sensitive(true);
+        Ok((name, value))
+    };
+    upstream.headers.iter().map(header).collect()
+}
