@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 pub mod config;
 pub mod serve;
 pub mod settings;
+pub mod stdio;
 
 /// The command did what it was asked.
 pub const SUCCESS: u8 = 0;
@@ -31,6 +32,9 @@ enum Command {
     /// Serve the gateway over HTTP
     #[command(after_help = EXIT_CODES)]
     Serve(serve::Args),
+    /// Serve the gateway on standard input and output
+    #[command(after_help = EXIT_CODES)]
+    Stdio(stdio::Args),
     /// Check, show or describe a configuration
     #[command(after_help = EXIT_CODES)]
     Config(config::Args),
@@ -46,12 +50,16 @@ pub fn main() -> ExitCode {
             return FAILURE.into();
         }
     };
-    runtime.block_on(async {
+    let code = runtime.block_on(async {
         match command {
             Command::Serve(args) => serve::run(args).await,
+            Command::Stdio(args) => stdio::run(args).await,
             Command::Config(args) => config::run(args).await,
         }
-    })
+    });
+    // A read of standard input may never return, and nobody waits for it any more.
+    runtime.shutdown_background();
+    code
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ pub mod era;
 pub mod fill;
 pub mod gate;
 pub mod guard;
+pub mod hello;
 pub mod http;
 pub mod http_sse;
 pub mod legacy;
@@ -17,7 +18,9 @@ pub mod listener;
 pub mod modern;
 pub mod modern_headers;
 pub mod pages;
+pub mod standing;
 pub mod state;
+pub mod stdio;
 pub mod writer;
 
 pub use gate::{Gate, Mount, Routes, Rules};

@@ -7,6 +7,7 @@ pub mod backend;
 pub mod call;
 pub mod caller;
 pub mod fault;
+pub mod kept;
 pub mod listing;
 pub mod reply;
 #[cfg(test)]
@@ -16,5 +17,6 @@ pub use backend::{About, Age, Backend};
 pub use call::{Call, Resume};
 pub use caller::{Caller, Client, Principal, Session, SessionId, StoreAway, UpstreamId};
 pub use fault::{Fault, Reason};
+pub use kept::Kept;
 pub use listing::{Item, Kind, Listing};
 pub use reply::{Ask, Event, InputRequired, Note, Outcome, Reply};

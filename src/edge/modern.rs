@@ -125,7 +125,7 @@ async fn respond(gate: Arc<Gate>, mount: Arc<Mount>, call: Call, id: Id, can_str
         Ok((Some(Event::Done(outcome)), _)) => outcome,
         Ok((Some(Event::Ask(ask)), _)) => write.refusal(&ask),
         Ok((first, rest)) if can_stream => {
-            let kind = if *write.method() == Method::Listen { "listen" } else { "post" };
+            let kind = if write.is_standing() { "listen" } else { "post" };
             let streamed = Streamed { gate: gate.clone(), write };
             return body::events(&gate, kind, streamed.stream(Waiting::Events(first, rest)));
         }
@@ -165,7 +165,7 @@ impl Streamed {
     async fn step(&self, state: Waiting) -> Option<(Bytes, Waiting)> {
         let comment = Bytes::from_static(sse::COMMENT);
         let quiet = self.gate.rules.keep_alive;
-        let standing = *self.write.method() == Method::Listen;
+        let standing = self.write.is_standing();
         let (event, rest) = match state {
             Waiting::Over => return None,
             Waiting::Events(Some(event), rest) => (Some(event), rest),

@@ -22,8 +22,17 @@ impl Writer {
         Writer { caller: call.caller.clone(), method: call.method.clone(), id }
     }
 
+    pub fn id(&self) -> &Id {
+        &self.id
+    }
+
     pub fn method(&self) -> &Method {
         &self.method
+    }
+
+    /// Whether it is a stream that does not end by itself.
+    pub fn is_standing(&self) -> bool {
+        self.method == Method::Listen
     }
 
     /// The response, and the HTTP status where it is the whole answer.
@@ -38,7 +47,7 @@ impl Writer {
     /// A notification of the call; of a standing stream it bears the subscription.
     pub fn note(&self, note: Note) -> Bytes {
         let mut params = note.params;
-        if self.method == Method::Listen {
+        if self.is_standing() {
             params = subscribed(params, &self.id);
         }
         envelope::write_notification(&note.method, &params)

@@ -1,0 +1,55 @@
+//! `plasm-mcp stdio`: the gateway on standard input and output. Nothing but the protocol goes to standard output.
+
+use super::serve::form;
+use super::settings::Settings;
+use crate::config::Values;
+use crate::edge::stdio;
+use crate::house;
+use crate::lifecycle::Lifecycle;
+use crate::telemetry::logs;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub settings: Settings,
+    /// Serve the built-in demonstration upstream besides the configured ones
+    #[arg(long)]
+    pub demo: bool,
+}
+
+/// Serves until the input ends or a signal says so. Exit codes: 0 then, 2 for a wrong configuration.
+pub async fn run(args: Args) -> ExitCode {
+    let loaded = match args.settings.load(Values::Needed) {
+        Ok(loaded) => loaded,
+        Err(error) => return refused(&error),
+    };
+    for warning in &loaded.warnings {
+        eprintln!("warning: {warning}");
+    }
+    let config = loaded.config;
+    if let Err(error) = logs::begin(&config.log.filter, form(config.log.format)) {
+        return refused(&error);
+    }
+    let lifecycle = Lifecycle::default();
+    let gate = match house::gate(&config, args.demo, &lifecycle) {
+        Ok(gate) => Arc::new(gate),
+        Err(error) => return refused(&error),
+    };
+    let Some(mount) = gate.mount("") else {
+        eprintln!(
+            "plasm-mcp: nothing to serve: give --mcp-json FILE, a configuration with upstreams, or --demo"
+        );
+        return super::USAGE.into();
+    };
+    let signals = tokio::spawn(lifecycle.clone().obey_signals(config.drain.budget));
+    stdio::serve(gate, mount, &lifecycle, tokio::io::stdin(), tokio::io::stdout()).await;
+    signals.abort();
+    super::SUCCESS.into()
+}
+
+fn refused(error: &dyn std::error::Error) -> ExitCode {
+    eprintln!("plasm-mcp: {error}");
+    super::USAGE.into()
+}
