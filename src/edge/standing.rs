@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// The pause before a call that ended by itself is made again; doubled each time nothing came of it.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The filter of a legacy client, which gets every kind of list change unasked, and news of these URIs.
@@ -108,107 +108,59 @@ async fn of(events: &mut Option<Events>) -> Option<Event> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::{
-        About, Age, Caller, Client, Fault, Kept, Kind, Listing, Note, Principal, Reply, Session, UpstreamId,
-    };
-    use crate::wire::Version;
-    use crate::wire::params::Params;
-    use futures_util::future::{BoxFuture, ready};
-    use tokio::sync::mpsc;
-    use tokio_util::sync::CancellationToken;
-
-    /// Hands each call's params and the sender of its events to the test.
-    struct Scripted(UpstreamId, mpsc::UnboundedSender<(String, mpsc::UnboundedSender<Event>)>);
-
-    impl Backend for Scripted {
-        fn id(&self) -> &UpstreamId {
-            &self.0
-        }
-        fn about(&self, _: Arc<Caller>) -> BoxFuture<'static, Result<Arc<About>, Fault>> {
-            unreachable!("nobody asks")
-        }
-        fn list(&self, _: Arc<Caller>, _: Kind, _: Age) -> BoxFuture<'static, Result<Arc<Listing>, Fault>> {
-            unreachable!("nobody asks")
-        }
-        fn known(&self, _: &Caller, _: Kind) -> Option<Arc<Listing>> {
-            None
-        }
-        fn call(&self, call: Call) -> BoxFuture<'static, Reply> {
-            let (events, mut inner) = mpsc::unbounded_channel();
-            let params = String::from_utf8(call.params.raw.to_bytes().to_vec()).unwrap();
-            self.1.send((params, events)).unwrap();
-            ready(Reply::Stream(stream::poll_fn(move |cx| inner.poll_recv(cx)).boxed())).boxed()
-        }
-        fn tell(&self, _: Arc<Caller>, _: Note) -> BoxFuture<'static, Result<(), Fault>> {
-            ready(Ok(())).boxed()
-        }
-        fn end(&self, _: Arc<dyn Session>) -> BoxFuture<'static, ()> {
-            ready(()).boxed()
-        }
-    }
-
-    fn note(method: Method) -> Event {
-        Event::Note(Note { method, params: Raw::trusted("{}"), at: None })
-    }
+    use crate::mcp::Note;
+    use crate::mcp::scripted::{self, Scripted};
 
     fn method(event: Option<Event>) -> Method {
         match event {
-            Some(Event::Note(note)) => note.method,
+            Some(Event::Note(Note { method, .. })) => method,
             _ => panic!("no note"),
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_new_subscription_takes_over_once_it_is_acknowledged_and_a_lost_one_is_made_again() {
-        let (calls, mut called) = mpsc::unbounded_channel();
-        let backend = Arc::new(Scripted(UpstreamId::new("up").unwrap(), calls));
+        let (backend, mut opened) = Scripted::new("up");
         let (wanted, changed) = watch::channel(Vec::<&str>::new());
-        let caller = Arc::new(Caller {
-            principal: Arc::new(Principal::minted("", "", "p")),
-            profile: "".into(),
-            client: Arc::new(Client::default()),
-            version: Version::V2025_11_25,
-            session: Arc::new(Kept::session("s")),
-        });
         let uris = changed.clone();
-        let call = move || Call {
-            caller: caller.clone(),
-            method: Method::Listen,
-            params: Params::read(filter(uris.borrow().iter().copied())).unwrap(),
-            progress: None,
-            resume: None,
-            cancel: CancellationToken::new(),
-            deadline: tokio::time::Instant::now(),
+        let call = move || {
+            let filter = filter(uris.borrow().iter().copied()).to_bytes();
+            scripted::call(Method::Listen, std::str::from_utf8(&filter).unwrap())
         };
-        let mut told = events(backend, call, changed);
-        let mut next = tokio::spawn(async move { (told.next().await, told) });
-        let (_, first) = called.recv().await.unwrap();
-        first.send(note(Method::Acknowledged)).unwrap();
-        first.send(note(Method::ToolsChanged)).unwrap();
-        let (event, mut told) = next.await.unwrap();
+        let mut told = events(Arc::new(backend), call, changed);
+        // The stream moves while it is read; the script runs beside it.
+        let first = async {
+            let first = opened.recv().await.unwrap();
+            first.acknowledge("{}").await;
+            first.note(Method::ToolsChanged, "{}").await;
+            first
+        };
+        let (event, first) = tokio::join!(told.next(), first);
         assert_eq!(method(event), Method::ToolsChanged);
 
         wanted.send_replace(vec!["file:///a"]);
-        next = tokio::spawn(async move { (told.next().await, told) });
-        let (params, second) = called.recv().await.unwrap();
-        assert!(params.contains("\"resourceSubscriptions\":[\"file:///a\"]"), "{params}");
-        first.send(note(Method::PromptsChanged)).unwrap();
-        let (event, mut told) = next.await.unwrap();
+        let second = async {
+            let second = opened.recv().await.unwrap();
+            assert!(second.params.contains(r#""resourceSubscriptions":["file:///a"]"#), "{}", second.params);
+            first.note(Method::PromptsChanged, "{}").await;
+            second
+        };
+        let (event, second) = tokio::join!(told.next(), second);
         assert_eq!(method(event), Method::PromptsChanged, "the old one counts until the new one is there");
 
-        second.send(note(Method::Acknowledged)).unwrap();
-        second.send(note(Method::ResourceUpdated)).unwrap();
-        next = tokio::spawn(async move { (told.next().await, told) });
-        let (event, mut told) = next.await.unwrap();
-        assert_eq!(method(event), Method::ResourceUpdated);
-        assert!(first.is_closed());
+        second.acknowledge("{}").await;
+        second.note(Method::ResourceUpdated, "{}").await;
+        assert_eq!(method(told.next().await), Method::ResourceUpdated);
+        assert!(first.say.is_closed());
 
         drop(second);
-        next = tokio::spawn(async move { (told.next().await, told) });
-        let (_, third) = called.recv().await.unwrap();
-        third.send(note(Method::Acknowledged)).unwrap();
-        third.send(note(Method::ToolsChanged)).unwrap();
-        let (event, mut told) = next.await.unwrap();
+        let third = async {
+            let third = opened.recv().await.unwrap();
+            third.acknowledge("{}").await;
+            third.note(Method::ToolsChanged, "{}").await;
+            third
+        };
+        let (event, _third) = tokio::join!(told.next(), third);
         assert_eq!(method(event), Method::ToolsChanged);
         drop(wanted);
         assert!(told.next().await.is_none());

@@ -88,3 +88,231 @@ async fn read(talk: &Arc<Talk>, lines: &mut Lines<impl AsyncRead + Unpin>, limit
         tokio::task::consume_budget().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::scripted::Scripted;
+    use crate::mcp::{Ask, Backend, Call, Event, Outcome, Reply, UpstreamId};
+    use crate::wire::{Method, Raw};
+    use futures_util::{FutureExt, StreamExt, stream};
+    use serde_json::{Value, json};
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
+    use tokio::sync::oneshot;
+
+    struct Client {
+        to: WriteHalf<DuplexStream>,
+        from: tokio::io::Lines<BufReader<ReadHalf<DuplexStream>>>,
+        over: JoinHandle<()>,
+    }
+
+    impl Client {
+        fn of(backend: Arc<dyn Backend>) -> Client {
+            let lifecycle = Lifecycle::default();
+            let gate = Arc::new(crate::house::gate(&Default::default(), false, &lifecycle).unwrap());
+            let mount = Arc::new(Mount { name: "".into(), backend });
+            let (ours, theirs) = tokio::io::duplex(4096);
+            let (input, output) = tokio::io::split(theirs);
+            let over = tokio::spawn(async move { serve(gate, mount, &lifecycle, input, output).await });
+            let (from, to) = tokio::io::split(ours);
+            Client { to, from: BufReader::new(from).lines(), over }
+        }
+
+        async fn say(&mut self, message: Value) {
+            self.to.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        }
+
+        async fn hear(&mut self) -> Value {
+            let line = tokio::time::timeout(Duration::from_secs(10), self.from.next_line()).await;
+            serde_json::from_str(&line.expect("it answers").unwrap().expect("it is not over")).unwrap()
+        }
+
+        async fn initialize(&mut self, version: &str, capabilities: Value) -> Value {
+            let params = json!({"protocolVersion": version, "capabilities": capabilities,
+                "clientInfo": {"name": "test", "version": "1"}});
+            self.say(json!({"jsonrpc": "2.0", "id": "init", "method": "initialize", "params": params})).await;
+            let answer = self.hear().await;
+            self.say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+            answer
+        }
+
+        async fn call(&mut self, id: Value, name: &str) {
+            let params = json!({"name": name, "arguments": {}});
+            self.say(json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})).await;
+        }
+    }
+
+    /// `ask` asks for roots and gives the answer back; `hang` never answers; everything else answers at once.
+    fn tools(call: &Call) -> Reply {
+        match call.params.name().as_deref() {
+            Some("ask") => {
+                let (answer, answered) = oneshot::channel();
+                let upstream = UpstreamId::new("up").unwrap();
+                let ask = Event::Ask(Ask {
+                    upstream,
+                    method: Method::RootsList,
+                    params: Raw::trusted("{}"),
+                    answer,
+                });
+                let done = stream::once(async move {
+                    Event::Done(match answered.await {
+                        Ok(Ok(result)) => Outcome::Result(result),
+                        Ok(Err(fault)) => Outcome::Error(fault),
+                        Err(_) => Outcome::Result(Raw::trusted(r#"{"refused":true}"#)),
+                    })
+                });
+                Reply::Stream(stream::iter([ask]).chain(done).boxed())
+            }
+            Some("hang") => Reply::Stream(std::future::pending().into_stream().boxed()),
+            Some("large") => Reply::result(Raw::of(&json!({"text": "x".repeat(1 << 20)}))),
+            _ => Reply::result(Raw::trusted("{}")),
+        }
+    }
+
+    fn backend() -> Arc<Scripted> {
+        Arc::new(Scripted::new("up").0.answering(tools))
+    }
+
+    #[tokio::test]
+    async fn what_an_upstream_asks_reaches_a_client_that_answers_such_and_its_answer_goes_back() {
+        let mut client = Client::of(backend());
+        client.initialize("2025-11-25", json!({"roots": {}})).await;
+        client.call(json!(1), "ask").await;
+        let asked = client.hear().await;
+        assert_eq!(asked["method"], "roots/list");
+        client.say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": [1]}})).await;
+        assert_eq!(client.hear().await, json!({"jsonrpc": "2.0", "id": 1, "result": {"roots": [1]}}));
+        // The same answer again is to nothing, and disturbs nothing.
+        client.say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": {}})).await;
+        client.call(json!(2), "ask").await;
+        let asked = client.hear().await;
+        client
+            .say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}}))
+            .await;
+        let void = client.hear().await;
+        assert_eq!(
+            (&void["method"], &void["params"]["requestId"]),
+            (&json!("notifications/cancelled"), &asked["id"])
+        );
+    }
+
+    #[tokio::test]
+    async fn an_ask_is_refused_at_once_where_the_client_takes_none_or_is_modern() {
+        let mut client = Client::of(backend());
+        client.initialize("2025-11-25", json!({})).await;
+        client.call(json!(1), "ask").await;
+        assert_eq!(client.hear().await["result"], json!({"refused": true}));
+        let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {}});
+        let params = json!({"name": "ask", "arguments": {}, "_meta": meta});
+        client.say(json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params})).await;
+        let refused = client.hear().await;
+        assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(2), &json!(-32021)));
+    }
+
+    #[tokio::test]
+    async fn b127_a_cancel_stops_the_call_of_exactly_that_id_without_an_answer() {
+        let mut client = Client::of(backend());
+        client.initialize("2025-11-25", json!({})).await;
+        for id in [json!(7), json!("7")] {
+            client.call(id, "hang").await;
+        }
+        client
+            .say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "7"}}))
+            .await;
+        client.call(json!("after"), "echo").await;
+        assert_eq!(client.hear().await["id"], "after");
+        // The input ends: the other one is cancelled, and nothing more is said.
+        client.to.shutdown().await.unwrap();
+        assert_eq!(client.from.next_line().await.unwrap(), None);
+        client.over.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_holds_up_its_own_messages_and_loses_none() {
+        let mut client = Client::of(backend());
+        client.initialize("2025-11-25", json!({})).await;
+        for n in 0..32 {
+            client.call(json!(n), "large").await;
+        }
+        client.call(json!("last"), "echo").await;
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..33 {
+            seen.insert(client.hear().await["id"].to_string());
+        }
+        assert_eq!(seen.len(), 33);
+    }
+
+    #[tokio::test]
+    async fn batches_are_answered_as_one_in_the_version_that_has_them_and_refused_in_the_others() {
+        let mut client = Client::of(backend());
+        client.initialize("2025-03-26", json!({})).await;
+        let ping = |id: Value| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+        client
+            .say(json!([ping(json!(1)), {"jsonrpc": "2.0", "method": "x"}, ping(json!("1")), {"id": 3}]))
+            .await;
+        let answers = client.hear().await;
+        let mut ids: Vec<String> = answers.as_array().unwrap().iter().map(|a| a["id"].to_string()).collect();
+        ids.sort();
+        assert_eq!(ids, ["\"1\"", "1", "3"]);
+        client.initialize("2025-06-18", json!({})).await;
+        client.say(json!([ping(json!(1))])).await;
+        let refused = client.hear().await;
+        assert_eq!((refused.get("id"), &refused["error"]["code"]), (None, &json!(-32600)));
+    }
+
+    #[tokio::test]
+    async fn changes_reach_a_legacy_client_from_initialized_on_and_uris_once_subscribed() {
+        let (backend, mut opened) = Scripted::new("up");
+        let mut client = Client::of(Arc::new(backend.answering(tools)));
+        client.initialize("2025-11-25", json!({})).await;
+        let first = opened.recv().await.unwrap();
+        first.acknowledge("{}").await;
+        first.note(Method::ToolsChanged, "{}").await;
+        assert_eq!(client.hear().await["method"], "notifications/tools/list_changed");
+        let params = json!({"uri": "file:///a"});
+        client
+            .say(json!({"jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": params}))
+            .await;
+        assert_eq!(client.hear().await["id"], 1);
+        let second = opened.recv().await.unwrap();
+        assert!(second.params.contains("file:///a"), "{}", second.params);
+        second.acknowledge("{}").await;
+        second.note(Method::ResourceUpdated, r#"{"uri":"file:///a"}"#).await;
+        let updated = client.hear().await;
+        assert_eq!(
+            (&updated["method"], &updated["params"]["uri"]),
+            (&json!("notifications/resources/updated"), &json!("file:///a"))
+        );
+        assert!(first.say.is_closed());
+    }
+
+    #[tokio::test]
+    async fn a_modern_subscription_bears_its_id_and_ends_with_the_input_by_a_completion_and_a_cancel() {
+        let (backend, mut opened) = Scripted::new("up");
+        let mut client = Client::of(Arc::new(backend));
+        let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {}});
+        let params = json!({"notifications": {"toolsListChanged": true}, "_meta": meta});
+        client
+            .say(json!({"jsonrpc": "2.0", "id": 5, "method": "subscriptions/listen", "params": params}))
+            .await;
+        let stream = opened.recv().await.unwrap();
+        stream.acknowledge(r#"{"toolsListChanged":true}"#).await;
+        stream.note(Method::ToolsChanged, "{}").await;
+        for method in ["notifications/subscriptions/acknowledged", "notifications/tools/list_changed"] {
+            let note = client.hear().await;
+            let id = &note["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"];
+            assert_eq!((&note["method"], id), (&json!(method), &json!(5)));
+        }
+        client.to.shutdown().await.unwrap();
+        let end = client.hear().await;
+        assert_eq!((&end["id"], &end["result"]["resultType"]), (&json!(5), &json!("complete")));
+        assert_eq!(end["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 5);
+        let cancel = client.hear().await;
+        assert_eq!(
+            (&cancel["method"], &cancel["params"]["requestId"]),
+            (&json!("notifications/cancelled"), &json!(5))
+        );
+    }
+}

@@ -2,5 +2,6 @@
 
 mod arrows;
 mod harness;
+mod stdio_edge;
 mod store;
 mod upstream_channels;

@@ -41,20 +41,17 @@ impl Talk {
             deadline: Instant::now() + self.gate.rules.call,
         };
         let write = Writer::new(&call, id);
-        called.cancel.run_until_cancelled(self.run(call, legacy, write)).await
+        let answer = called.cancel.run_until_cancelled(self.run(call, legacy, write)).await;
+        // A backend may be as quick to say that it was cancelled.
+        answer.filter(|_| !called.cancel.is_cancelled())
     }
 
     fn modern_caller(&self, request: &Request) -> Result<Arc<Caller>, Misformed> {
         let version = modern_headers::spoken(&request.params)?;
-        let client = modern::described(&request.params);
-        let session = self.modern_session(client.capabilities());
-        Ok(Arc::new(Caller {
-            principal: self.gate.anonymous.clone(),
-            profile: self.mount.name.clone(),
-            client: Arc::new(client),
-            version,
-            session,
-        }))
+        let client = Arc::new(modern::described(&request.params));
+        let (principal, profile) = (self.gate.anonymous.clone(), self.mount.name.clone());
+        let session = self.gate.sessions.pooled(principal.clone(), profile.clone(), client.clone());
+        Ok(Arc::new(Caller { principal, profile, client, version, session }))
     }
 
     async fn run(self: &Arc<Self>, call: Call, legacy: Option<Arc<Legacy>>, write: Writer) -> Bytes {

@@ -8,7 +8,7 @@ use super::pipe::Pipe;
 use crate::edge::answer;
 use crate::edge::gate::{Gate, Mount};
 use crate::edge::modern_headers::Misformed;
-use crate::mcp::{Kept, Note, Outcome, Reason};
+use crate::mcp::{Note, Outcome, Reason};
 use crate::wire::envelope::{self, Body};
 use crate::wire::meta::VERSION;
 use crate::wire::params::Params;
@@ -38,8 +38,6 @@ pub struct Talk {
     /// A place for each request of this client that is not answered yet.
     flights: Arc<Semaphore>,
     legacy: Mutex<Option<Arc<Legacy>>>,
-    /// What links keep for modern requests, by the capabilities that the last one declared.
-    modern: Mutex<Option<(Bytes, Arc<Kept>)>>,
 }
 
 impl Talk {
@@ -55,7 +53,6 @@ impl Talk {
             closing: CancellationToken::new(),
             over: CancellationToken::new(),
             legacy: Mutex::default(),
-            modern: Mutex::default(),
         }
     }
 
@@ -85,21 +82,6 @@ impl Talk {
 
     pub fn legacy(&self) -> Option<Arc<Legacy>> {
         lock(&self.legacy).clone()
-    }
-
-    /// The session of modern requests that declare these capabilities. A client that declares others in turn gets its
-    /// upstream sessions anew.
-    pub fn modern_session(&self, capabilities: Bytes) -> Arc<Kept> {
-        let mut modern = lock(&self.modern);
-        match &*modern {
-            Some((declared, kept)) if *declared == capabilities => kept.clone(),
-            _ => {
-                let kept =
-                    Arc::new(Kept::sessionless(&format!("stdio {}", String::from_utf8_lossy(&capabilities))));
-                *modern = Some((Bytes::copy_from_slice(&capabilities), kept.clone()));
-                kept
-            }
-        }
     }
 
     /// Takes one line's text. Waits only where a client does not read what it is answered.
