@@ -86,9 +86,7 @@ pub fn names(map: &HeaderMap, method: &Method, params: &Params, lenient: bool) -
     let (field, what) = match method {
         Method::ToolsCall | Method::PromptsGet => (&params.name, "name"),
         Method::ResourcesRead => (&params.uri, "uri"),
-        Method::TasksGet | Method::TasksUpdate | Method::TasksCancel | Method::TasksResult => {
-            (&params.task_id, "taskId")
-        }
+        Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => (&params.task_id, "taskId"),
         _ => return Ok(()),
     };
     let body =
