@@ -35,6 +35,31 @@ impl Fixture {
         let url = first.trim().strip_prefix("listening ").expect("it listens").to_owned();
         Fixture { process, url }
     }
+
+    /// The requests that it saw, oldest first (the last 500; bodies are cut at 64 KiB).
+    pub async fn seen(&self) -> Vec<serde_json::Value> {
+        self.look("/_seen").await.as_array().cloned().unwrap_or_default()
+    }
+
+    /// The requests of one JSON-RPC method that it saw over HTTP: headers by name, and the body's text.
+    pub async fn seen_of(&self, method: &str) -> Vec<(serde_json::Value, String)> {
+        let marked = format!(r#""method":"{method}""#);
+        let seen = self.seen().await.into_iter();
+        seen.filter_map(|one| Some((one["headers"].clone(), one["body"].as_str()?.to_owned())))
+            .filter(|(_, body)| body.contains(&marked))
+            .collect()
+    }
+
+    /// Its sessions, streams, deletes and cancelled calls.
+    pub async fn stats(&self) -> serde_json::Value {
+        self.look("/_stats").await
+    }
+
+    async fn look(&self, path: &str) -> serde_json::Value {
+        let (_, rest) = self.url.split_once("://").expect("a URL");
+        let address = rest.split('/').next().unwrap_or_default().parse().expect("an address and a port");
+        crate::gateway::exchange::request(address, "GET", path, &[], "").await.json().await
+    }
 }
 
 impl Drop for Fixture {

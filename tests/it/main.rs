@@ -1,6 +1,7 @@
 //! What crosses rooms, tested against real parts.
 
 mod arrows;
+mod gateway;
 mod harness;
 mod stdio_edge;
 mod store;

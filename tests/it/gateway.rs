@@ -1,0 +1,153 @@
+//! The real gateway as a child process, and raw clients for it. What a test says of HTTP it says in bytes: nothing here
+//! corrects a request, and an answer is given as it arrives.
+
+pub mod exchange;
+pub mod legacy;
+pub mod modern;
+
+use crate::harness::Fixture;
+use exchange::Answer;
+use legacy::Legacy;
+use modern::Modern;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// A gateway that serves. It ends with this value.
+pub struct Gateway {
+    process: Child,
+    /// Where its default profile answers.
+    pub url: String,
+    pub address: SocketAddr,
+    folder: TempDir,
+}
+
+impl Gateway {
+    /// With this configuration (JSON is YAML); listeners are set to free ports.
+    pub fn start(config: Value) -> Gateway {
+        Gateway::run("plasm.yaml", "--config", &config, &[])
+    }
+
+    /// With this file of a client (`mcpServers`).
+    pub fn with_mcp_json(file: Value) -> Gateway {
+        Gateway::run("mcp.json", "--mcp-json", &file, &[])
+    }
+
+    /// With the built-in upstream.
+    pub fn demo(config: Value) -> Gateway {
+        Gateway::run("plasm.yaml", "--config", &config, &["--demo"])
+    }
+
+    /// Before these upstreams, by id and in this order.
+    pub fn before(upstreams: &[(&str, &Fixture)]) -> Gateway {
+        let one = |(id, fixture): &(&str, &Fixture)| format!(r#""{id}":{{"url":"{}"}}"#, fixture.url);
+        let all: Vec<_> = upstreams.iter().map(one).collect();
+        Gateway::with_text(&format!(r#"{{"upstreams":{{{}}}}}"#, all.join(",")))
+    }
+
+    /// As [`Gateway::start`], with the text of the configuration, where the order of keys matters.
+    pub fn with_text(config: &str) -> Gateway {
+        Gateway::run_text("plasm.yaml", "--config", config, &[])
+    }
+
+    fn run(file: &str, flag: &str, content: &Value, more: &[&str]) -> Gateway {
+        Gateway::run_text(file, flag, &content.to_string(), more)
+    }
+
+    fn run_text(file: &str, flag: &str, content: &str, more: &[&str]) -> Gateway {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join(file);
+        std::fs::write(&path, content).expect("the folder takes a file");
+        let log = std::fs::File::create(folder.path().join("log")).expect("the folder takes a log");
+        let mut process = Command::new(env!("CARGO_BIN_EXE_plasm-mcp"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", flag])
+            .arg(&path)
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .expect("the gateway starts");
+        let mut out = BufReader::new(process.stdout.take().expect("its stdout is a pipe"));
+        let mut first = String::new();
+        out.read_line(&mut first).expect("it says where it is");
+        // What follows is read too, or it could not print.
+        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+        let Some(url) = first.trim().strip_prefix("plasm-mcp is at ").map(str::to_owned) else {
+            let _ = process.wait();
+            let said = std::fs::read_to_string(folder.path().join("log")).unwrap_or_default();
+            panic!("the gateway does not serve: {first}{said}")
+        };
+        let (_, rest) = url.split_once("://").expect("a URL");
+        let address = rest.split('/').next().unwrap_or_default().parse().expect("an address and a port");
+        Gateway { process, url, address, folder }
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// Any request, as it is given.
+    pub async fn request(
+        &self,
+        verb: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<exchange::Content>,
+    ) -> Answer {
+        exchange::request(self.address, verb, path, headers, body).await
+    }
+
+    /// A modern client without capabilities at the default profile.
+    pub fn modern(&self) -> Modern {
+        Modern::new(self.address, "/mcp", json!({}))
+    }
+
+    /// A legacy client with a session of this version at the default profile, without capabilities.
+    pub async fn legacy(&self, version: &str) -> Legacy {
+        Legacy::begin(self.address, "/mcp", version, json!({})).await
+    }
+
+    /// That it still serves, whatever was done to it before.
+    pub async fn still_serves(&self) {
+        let mut answer = self.request("GET", "/health", &[], "").await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.bytes().await, r#"{"status":"ok"}"#);
+        let found = self.modern().result("server/discover", json!({})).await;
+        assert_eq!(found["resultType"], "complete", "{found}");
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if std::thread::panicking() {
+            eprintln!("the gateway's log:\n{}", self.log());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_was_started_answers_modern_clients_and_says_what_it_does_not_serve() {
+    let gateway = Gateway::demo(json!({ "log": { "filter": "info" } }));
+    assert_eq!(gateway.url, format!("http://{}/mcp", gateway.address));
+    gateway.still_serves().await;
+    let client = gateway.modern();
+    let echoed = client.call("echo", json!({ "text": "ü" })).await;
+    assert_eq!(echoed["content"][0]["text"], "ü");
+    let unknown = client.error("no/such/method", json!({})).await;
+    assert_eq!(unknown["code"], -32601);
+    let steps = json!({ "name": "countdown", "arguments": { "from": 2 }, "_meta": { "progressToken": "p" } });
+    let mut stream = client.send("7", "tools/call", &steps.to_string()).await;
+    assert_eq!(stream.header("content-type"), Some("text/event-stream"));
+    let first = stream.message().await.expect("progress comes first");
+    assert_eq!(
+        (&first["method"], &first["params"]["progressToken"]),
+        (&"notifications/progress".into(), &"p".into())
+    );
+    assert_eq!(stream.answer().await["id"], 7);
+}
