@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
 
 /// Bytes that the memory store may hold: some 200,000 idle sessions, and bounded whatever happens.
 const MEMORY_STORE: usize = 512 << 20;
@@ -78,7 +79,14 @@ impl House {
         lifecycle.set_ready();
         let over = lifecycle.over.clone();
         let public = async {
+            let tasks = gate.tasks.clone();
             listener::public(public, gate, lifecycle.draining.clone(), lifecycle.over.clone()).await;
+            // Calls whose client went away finish too, within the same budget.
+            tasks.close();
+            tokio::select! {
+                () = tasks.wait() => {}
+                () = over.cancelled() => {}
+            }
             over.cancel();
         };
         tokio::join!(public, admin);
@@ -111,6 +119,7 @@ pub fn gate(config: &Config, demo: bool, lifecycle: &Lifecycle) -> Result<Gate, 
         keyring,
         replica,
         anonymous: auth::anonymous(),
+        tasks: TaskTracker::new(),
         draining: lifecycle.draining.clone(),
     })
 }

@@ -17,7 +17,7 @@ pub use calls::{Called, Cancelled};
 pub use facts::{Facts, TooLarge, Transport};
 pub use follow::{Follower, Frame, Resumed};
 pub use listen::Listener;
-pub use live::{ChangeError, Ended, LiveSession};
+pub use live::{Attending, ChangeError, Ended, LiveSession};
 pub use outlet::{Outlet, SessionEnded};
 pub use pooled::Pooled;
 

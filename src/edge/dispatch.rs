@@ -14,26 +14,28 @@ pub type Events = BoxStream<'static, Event>;
 
 /// Runs a call up to its first event. A place among the calls in flight is held until the outcome.
 pub async fn begin(gate: Arc<Gate>, mount: Arc<Mount>, call: Call) -> (Option<Event>, Events) {
-    let standing = call.method == Method::Listen;
-    let place = match gate.places.clone().try_acquire_owned() {
-        Ok(place) => place,
-        Err(_) => {
-            let upstream = mount.backend.id().clone();
-            let busy = Outcome::Error(Reason::Busy { upstream }.into());
-            return (Some(Event::Done(busy)), stream::empty().boxed());
-        }
-    };
-    match run(&gate, &mount, call).await {
+    match placed(&gate, &mount, call).await {
         Reply::One(outcome) => (Some(Event::Done(outcome)), stream::empty().boxed()),
-        Reply::Stream(mut events) => {
-            let first = events.next().await;
+        Reply::Stream(mut events) => (events.next().await, events),
+    }
+}
+
+/// Runs a call. A place among the calls in flight is held until the outcome.
+pub async fn placed(gate: &Arc<Gate>, mount: &Mount, call: Call) -> Reply {
+    let standing = call.method == Method::Listen;
+    let Ok(place) = gate.places.clone().try_acquire_owned() else {
+        return Reply::fault(Reason::Busy { upstream: mount.backend.id().clone() });
+    };
+    match run(gate, mount, call).await {
+        Reply::One(outcome) => Reply::One(outcome),
+        Reply::Stream(events) => {
             // A standing stream costs no place: it works for nobody while it waits.
             let place = (!standing).then_some(place);
-            let rest = events.map(move |event| {
+            let events = events.map(move |event| {
                 let _held = &place;
                 event
             });
-            (first, rest.boxed())
+            Reply::Stream(events.boxed())
         }
     }
 }

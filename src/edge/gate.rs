@@ -65,6 +65,8 @@ pub struct Gate {
     pub anonymous: Arc<Principal>,
     /// A place for each call in flight in this pod.
     pub places: Arc<tokio::sync::Semaphore>,
+    /// What runs on without a socket: calls of sessions whose client went away, standing calls, ends upstream.
+    pub tasks: tokio_util::task::TaskTracker,
     /// Set when the pod begins to end: streams close, and answers ask to close the connection.
     pub draining: tokio_util::sync::CancellationToken,
 }

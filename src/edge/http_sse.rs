@@ -1,16 +1,168 @@
-//! The HTTP+SSE edge (2024-11-05).
+//! The HTTP+SSE edge (2024-11-05): one stream a session, which `GET …/sse` opens and all answers go to, and
+//! `POST …/message` beside it. Every reply says that the transport is deprecated.
 
-use super::body;
 use super::gate::{Gate, Mount};
+use super::legacy::exchange;
+use super::legacy::hello::{self, Hello};
+use super::legacy::peer::{self, Peer};
+use super::legacy::{self, standing, streams};
+use super::{body, http as requests};
+use crate::mcp::Client;
+use crate::session::{ChangeError, OpenError, Transport};
+use crate::wire::envelope::Body as Content;
+use crate::wire::sse::{self, SseEvent};
+use crate::wire::{Message, Method, Request, Version, code, envelope, headers};
 use axum::body::Body;
 use bytes::Bytes;
+use http::header::{HeaderName, HeaderValue};
 use http::{Response, StatusCode, request};
 use std::sync::Arc;
 
-pub async fn open(gate: Arc<Gate>, _: Arc<Mount>, _: &request::Parts) -> Response<Body> {
-    body::refusal(&gate, StatusCode::NOT_FOUND, "no HTTP+SSE edge yet")
+/// When the transport was superseded (RFC 9745: seconds since 1970), and when it may go (RFC 8594).
+const DEPRECATED: HeaderValue = HeaderValue::from_static("@1742947200");
+const SUNSET: HeaderValue = HeaderValue::from_static("Fri, 31 Dec 2027 23:59:59 GMT");
+const MIGRATION: HeaderValue = HeaderValue::from_static(
+    "<https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#backwards-compatibility>; rel=\"deprecation\"",
+);
+
+/// Opens the stream, and the session with it.
+pub async fn open(gate: Arc<Gate>, mount: Arc<Mount>, parts: &request::Parts) -> Response<Body> {
+    deprecated(stream(gate, mount, parts).await)
 }
 
-pub async fn message(gate: Arc<Gate>, _: Arc<Mount>, _: &request::Parts, _: Bytes) -> Response<Body> {
-    body::refusal(&gate, StatusCode::NOT_FOUND, "no HTTP+SSE edge yet")
+async fn stream(gate: Arc<Gate>, mount: Arc<Mount>, parts: &request::Parts) -> Response<Body> {
+    let map = &parts.headers;
+    if !headers::accepts(map, "text", "event-stream") {
+        return body::refusal(&gate, StatusCode::NOT_ACCEPTABLE, "Accept must admit text/event-stream");
+    }
+    // What the client says of itself comes later, in `initialize`.
+    let client = Client { user_agent: peer::user_agent(map), ..Client::default() };
+    let version = Version::V2024_11_05;
+    let opened =
+        match gate.sessions.open(&gate.anonymous, &mount.name, version, &client, Transport::Sse).await {
+            Ok(opened) => opened,
+            Err(OpenError::Away(_) | OpenError::TooLarge(_)) => return peer::store_away(&gate, None),
+        };
+    hello::count_opened(&gate, opened.ended);
+    let session = opened.session;
+    let endpoint = SseEvent {
+        event: Some("endpoint".to_owned()),
+        data: endpoint(parts.uri.path(), session.session_id().as_str()),
+        ..SseEvent::default()
+    };
+    let listener = session.listen_without_ids();
+    let peer = Peer::holding(&gate, &mount, map, session);
+    streams::sse(&peer, sse::write(&endpoint), listener)
+}
+
+/// Where messages are sent: beside the stream, as the client knows it.
+fn endpoint(path: &str, session: &str) -> Bytes {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let base = path.strip_suffix("sse").unwrap_or(path);
+    format!("{base}message?session_id={session}").into()
+}
+
+/// Takes a message of a session; its answer goes to the session's stream.
+pub async fn message(
+    gate: Arc<Gate>,
+    mount: Arc<Mount>,
+    parts: &request::Parts,
+    text: Bytes,
+) -> Response<Body> {
+    deprecated(take(gate, mount, parts, text).await)
+}
+
+async fn take(gate: Arc<Gate>, mount: Arc<Mount>, parts: &request::Parts, text: Bytes) -> Response<Body> {
+    let Some(name) = session_named(parts.uri.query().unwrap_or_default()) else {
+        let why = "session_id is required; it is in the endpoint event of the stream";
+        return peer::refused(&gate, StatusCode::BAD_REQUEST, None, code::INVALID_REQUEST, why);
+    };
+    let peer = match Peer::of(&gate, &mount, &parts.headers, name, Transport::Sse, None).await {
+        Ok(peer) => peer,
+        Err(refusal) => return refusal,
+    };
+    let (requests, ready) = match envelope::read_body(text, gate.rules.depth) {
+        Ok(Content::One(Message::Request(request))) => (vec![request], Vec::new()),
+        Ok(Content::One(message)) => legacy::unpack(&peer, vec![Ok(message)]),
+        Ok(Content::Batch(batch)) if peer.caller.version.has_batches() => legacy::unpack(&peer, batch),
+        Ok(Content::Batch(_)) => {
+            let why = "batches are of protocol version 2025-03-26 alone; send one message";
+            return peer::refused(&gate, StatusCode::BAD_REQUEST, None, code::INVALID_REQUEST, why);
+        }
+        Err(refused) => return requests::malformed(&gate, &refused),
+    };
+    peer.touch().await;
+    let Some(session) = peer.session.clone() else { return peer::not_found(&gate, None) };
+    match &requests[..] {
+        [request] if request.method == Method::Initialize => begin(peer, &parts.headers, request).await,
+        [] if ready.is_empty() => body::empty(&gate, StatusCode::ACCEPTED),
+        _ => {
+            exchange::answer_on_stream(peer, session, requests, ready);
+            body::empty(&gate, StatusCode::ACCEPTED)
+        }
+    }
+}
+
+/// `initialize`, in a session that its stream began.
+async fn begin(peer: Peer, map: &http::HeaderMap, request: &Request) -> Response<Body> {
+    let Some(session) = peer.session.clone() else { return peer::not_found(&peer.gate, None) };
+    let Some(hello) = Hello::read(&request.params, map) else {
+        session.put(Hello::misread(&request.id));
+        return body::empty(&peer.gate, StatusCode::ACCEPTED);
+    };
+    let gate = peer.gate.clone();
+    match session.describe(hello.version, &hello.client).await {
+        Ok(()) => {}
+        Err(ChangeError::Away(_)) => return peer::store_away(&gate, None),
+        Err(ChangeError::Ended) => return peer::not_found(&gate, None),
+        Err(ChangeError::TooLarge(why)) => {
+            let why = why.to_string();
+            return peer::refused(
+                &gate,
+                StatusCode::BAD_REQUEST,
+                Some(&request.id),
+                code::INVALID_PARAMS,
+                &why,
+            );
+        }
+    }
+    let (peer, id) = (Peer::holding(&gate, &peer.mount, map, session.clone()), request.id.clone());
+    gate.tasks.spawn(async move {
+        session.put(hello::answer(&peer, &id).await.1);
+        standing::attend(&peer);
+    });
+    body::empty(&gate, StatusCode::ACCEPTED)
+}
+
+/// `session_id` of a query, or `sessionId`, as other servers write it. Ours needs no unescaping.
+fn session_named(query: &str) -> Option<&str> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(key, _)| matches!(*key, "session_id" | "sessionId")).map(|(_, value)| value)
+}
+
+fn deprecated(mut response: Response<Body>) -> Response<Body> {
+    let headers = response.headers_mut();
+    headers.insert(HeaderName::from_static("deprecation"), DEPRECATED);
+    headers.insert(HeaderName::from_static("sunset"), SUNSET);
+    headers.append(http::header::LINK, MIGRATION);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_sent_beside_the_stream() {
+        for (path, want) in [
+            ("/sse", "/message?session_id=s"),
+            ("/mcp/sse/", "/mcp/message?session_id=s"),
+            ("/plasm/mcp/dev/sse", "/plasm/mcp/dev/message?session_id=s"),
+        ] {
+            assert_eq!(endpoint(path, "s"), want);
+        }
+        assert_eq!(session_named("a=b&session_id=x"), Some("x"));
+        assert_eq!(session_named("sessionId=y"), Some("y"));
+        assert_eq!(session_named("session_idx=y"), None);
+    }
 }

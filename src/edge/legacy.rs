@@ -1,43 +1,255 @@
-//! The legacy HTTP edge (2025-11-25 and older).
+//! The legacy HTTP edge (2025-11-25 and older Streamable HTTP): sessions begun by `initialize`, answers as JSON or as
+//! streams that can be resumed, and clients that name no session.
+
+pub mod exchange;
+pub mod hello;
+pub mod peer;
+pub mod standing;
+pub mod streams;
 
 use super::body;
+use super::era;
 use super::gate::{Gate, Mount};
-use crate::wire::{Message, Refused, Version};
+use super::http as requests;
+use crate::mcp::Note;
+use crate::session::{Answered, Deleted, Ended, Resumed};
+use crate::telemetry::metrics;
+use crate::wire::{Id, Message, Method, Notification, Refused, Request, Version, code, envelope, headers};
 use axum::body::Body;
+use bytes::Bytes;
+use exchange::{Answer, Takes};
 use http::{HeaderMap, Response, StatusCode};
+use peer::Peer;
 use std::sync::Arc;
 
-pub async fn get(gate: Arc<Gate>, _: Arc<Mount>, _: HeaderMap) -> Response<Body> {
-    super::http::not_allowed(&gate, "POST, DELETE")
+pub use hello::initialize;
+
+/// A message of a session.
+pub async fn post(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap, message: Message) -> Response<Body> {
+    let peer = match Peer::named(&gate, &mount, &map, id_of(&message)).await {
+        Ok(peer) => peer,
+        Err(refusal) => return refusal,
+    };
+    if !is_initialized(&message) {
+        peer.touch().await;
+    }
+    take(peer, &map, message).await
 }
 
-pub async fn delete(gate: Arc<Gate>, _: Arc<Mount>, _: HeaderMap) -> Response<Body> {
-    super::http::not_allowed(&gate, "POST")
-}
-
-pub async fn batch(
-    gate: Arc<Gate>,
-    _: Arc<Mount>,
-    _: HeaderMap,
-    _: Vec<Result<Message, Refused>>,
-) -> Response<Body> {
-    body::refusal(&gate, StatusCode::BAD_REQUEST, "no legacy edge yet")
-}
-
-pub async fn initialize(gate: Arc<Gate>, _: Arc<Mount>, _: HeaderMap, _: Message) -> Response<Body> {
-    body::refusal(&gate, StatusCode::BAD_REQUEST, "no legacy edge yet")
-}
-
-pub async fn post(gate: Arc<Gate>, _: Arc<Mount>, _: HeaderMap, _: Message) -> Response<Body> {
-    body::refusal(&gate, StatusCode::BAD_REQUEST, "no legacy edge yet")
-}
-
+/// A message without a session, of a client that sends its session's id never back.
 pub async fn sessionless(
     gate: Arc<Gate>,
-    _: Arc<Mount>,
-    _: HeaderMap,
-    _: Message,
-    _: Version,
+    mount: Arc<Mount>,
+    map: HeaderMap,
+    message: Message,
+    version: Version,
 ) -> Response<Body> {
-    body::refusal(&gate, StatusCode::BAD_REQUEST, "no legacy edge yet")
+    if !gate.rules.sessionless {
+        return session_required(&gate, id_of(&message));
+    }
+    take(Peer::without(&gate, &mount, &map, version), &map, message).await
+}
+
+async fn take(peer: Peer, map: &HeaderMap, message: Message) -> Response<Body> {
+    match message {
+        Message::Request(request) => {
+            let takes = takes(map, false);
+            let answer = exchange::answer(peer.clone(), vec![request], Vec::new(), takes).await;
+            respond(&peer, answer)
+        }
+        Message::Notification(note) => {
+            notified(&peer, note);
+            body::empty(&peer.gate, StatusCode::ACCEPTED)
+        }
+        Message::Response(response) => match peer.session.as_ref().map(|s| s.answer(response)) {
+            Some(Answered::Delivered) => body::empty(&peer.gate, StatusCode::ACCEPTED),
+            Some(Answered::Unknown) | None => {
+                let why = "the response answers no request of this session that waits for an answer";
+                peer::refused(&peer.gate, StatusCode::BAD_REQUEST, None, code::INVALID_REQUEST, why)
+            }
+        },
+    }
+}
+
+/// A batch, which only 2025-03-26 has; each member is taken by itself.
+pub async fn batch(
+    gate: Arc<Gate>,
+    mount: Arc<Mount>,
+    map: HeaderMap,
+    batch: Vec<Result<Message, Refused>>,
+) -> Response<Body> {
+    let Ok(version) = era::version_header(&map) else { return bad_version(&gate) };
+    let peer = if map.contains_key(headers::SESSION_ID) {
+        match Peer::named(&gate, &mount, &map, None).await {
+            Ok(peer) => peer,
+            Err(refusal) => return refusal,
+        }
+    } else if gate.rules.sessionless {
+        Peer::without(&gate, &mount, &map, version.unwrap_or(Version::UNSAID))
+    } else {
+        return session_required(&gate, None);
+    };
+    if !peer.caller.version.has_batches() {
+        let why = "batches are of protocol version 2025-03-26 alone; send one message";
+        return peer::refused(&gate, StatusCode::BAD_REQUEST, None, code::INVALID_REQUEST, why);
+    }
+    peer.touch().await;
+    let (requests, ready) = unpack(&peer, batch);
+    if requests.is_empty() && ready.is_empty() {
+        return body::empty(&gate, StatusCode::ACCEPTED);
+    }
+    let answer = exchange::answer(peer.clone(), requests, ready, takes(&map, true)).await;
+    respond(&peer, answer)
+}
+
+/// The requests of a batch, and the answers to what is none. Notifications and responses are taken on the way.
+pub fn unpack(peer: &Peer, batch: Vec<Result<Message, Refused>>) -> (Vec<Request>, Vec<Bytes>) {
+    let (mut requests, mut ready) = (Vec::new(), Vec::new());
+    for member in batch {
+        match member {
+            Ok(Message::Request(request)) => match misplaced(&request) {
+                None => requests.push(request),
+                Some(why) => ready.push(error(Some(&request.id), code::INVALID_REQUEST, why)),
+            },
+            Ok(Message::Notification(note)) => notified(peer, note),
+            // The batch has one status, so an answer that nobody waits for cannot be refused by itself.
+            Ok(Message::Response(response)) => drop(peer.session.as_ref().map(|s| s.answer(response))),
+            Err(refused) => ready.push(error(refused.id.as_ref(), refused.code, &refused.why)),
+        }
+    }
+    (requests, ready)
+}
+
+/// What may not be part of a batch.
+fn misplaced(request: &Request) -> Option<&'static str> {
+    if request.method == Method::Initialize {
+        return Some("initialize may not be part of a batch");
+    }
+    let modern = request.params.meta.as_ref().is_some_and(|meta| meta.is_modern());
+    modern.then_some("a request of protocol version 2026-07-28 stands alone")
+}
+
+fn error(id: Option<&Id>, code: i32, why: &str) -> Bytes {
+    envelope::write_response(id, Err(&super::answer::error_object(code, why, None)))
+}
+
+/// A session's stream from us, or the rest of a stream that broke.
+pub async fn get(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap) -> Response<Body> {
+    if !map.contains_key(headers::SESSION_ID) {
+        // At once: clients that never had a session go on without the stream.
+        return requests::not_allowed(&gate, "POST");
+    }
+    if era::version_header(&map).is_err() {
+        return bad_version(&gate);
+    }
+    if !headers::accepts(&map, "text", "event-stream") {
+        return body::refusal(&gate, StatusCode::NOT_ACCEPTABLE, "Accept must admit text/event-stream");
+    }
+    let peer = match Peer::named(&gate, &mount, &map, None).await {
+        Ok(peer) => peer,
+        Err(refusal) => return refusal,
+    };
+    peer.touch().await;
+    let Some(session) = &peer.session else { return peer::not_found(&gate, None) };
+    let last = map.get(headers::LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
+    let listener = match last.filter(|id| !id.is_empty()).map(|id| session.resume(id)) {
+        Some(Some(Resumed::Answer(follower))) => return streams::resumed(&peer, follower),
+        Some(Some(Resumed::Standing(listener))) => listener,
+        Some(None) => {
+            let why = "Last-Event-ID names no event of this session";
+            return peer::refused(&gate, StatusCode::BAD_REQUEST, None, code::INVALID_REQUEST, why);
+        }
+        None => session.listen(),
+    };
+    standing::attend(&peer);
+    streams::standing(&peer, listener)
+}
+
+/// Ends a session.
+pub async fn delete(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap) -> Response<Body> {
+    if !map.contains_key(headers::SESSION_ID) {
+        return session_required(&gate, None);
+    }
+    if era::version_header(&map).is_err() {
+        return bad_version(&gate);
+    }
+    let name = headers::folded(&map, headers::SESSION_ID).ok().flatten().unwrap_or_default();
+    match gate.sessions.delete(name, &gate.anonymous, &mount.name).await {
+        Deleted::Ended(ended) => {
+            metrics().sessions.with_label_values(&["deleted"]).inc();
+            end_upstream(&gate, ended);
+            body::empty(&gate, StatusCode::NO_CONTENT)
+        }
+        Deleted::Unknown => peer::not_found(&gate, None),
+        Deleted::Away => peer::store_away(&gate, None),
+    }
+}
+
+/// Ends what was open upstream for a session that has ended. The client need not wait for it.
+pub fn end_upstream(gate: &Arc<Gate>, ended: Arc<Ended>) {
+    if let Some(mount) = gate.mount(ended.profile()) {
+        gate.tasks.spawn(async move { mount.backend.end(ended).await });
+    }
+}
+
+/// A notification of the client.
+pub fn notified(peer: &Peer, note: Notification) {
+    let Some(session) = &peer.session else { return };
+    match note.method {
+        Method::Cancelled => {
+            if let Some(id) = note.params.token(&note.params.request_id) {
+                let came_to = session.cancel(&id);
+                tracing::debug!(?came_to, "the client cancelled a call");
+            }
+        }
+        Method::RootsChanged => {
+            let (mount, caller) = (peer.mount.clone(), peer.caller.clone());
+            let note = Note { method: note.method, params: note.params.raw, at: None };
+            peer.gate.tasks.spawn(async move {
+                if let Err(fault) = mount.backend.tell(caller, note).await {
+                    tracing::debug!(?fault, "a client's notification did not reach an upstream");
+                }
+            });
+        }
+        // `initialized` needs nothing; others are accepted and not run.
+        _ => {}
+    }
+}
+
+fn respond(peer: &Peer, answer: Answer) -> Response<Body> {
+    match answer {
+        Answer::Whole(status, message) => peer::later(body::json(&peer.gate, status, message)),
+        Answer::Resumable(follower) => streams::answering(peer, follower),
+        Answer::Passing(messages) => streams::passing(peer, messages),
+        Answer::Nothing => body::empty(&peer.gate, StatusCode::ACCEPTED),
+    }
+}
+
+fn takes(map: &HeaderMap, batch: bool) -> Takes {
+    Takes {
+        json: headers::accepts(map, "application", "json"),
+        stream: headers::accepts(map, "text", "event-stream"),
+        batch,
+    }
+}
+
+fn is_initialized(message: &Message) -> bool {
+    matches!(message, Message::Notification(note) if note.method == Method::Initialized)
+}
+
+fn session_required(gate: &Gate, id: Option<&Id>) -> Response<Body> {
+    let why = "Mcp-Session-Id is required; begin with initialize";
+    peer::refused(gate, StatusCode::BAD_REQUEST, id, code::INVALID_REQUEST, why)
+}
+
+fn bad_version(gate: &Gate) -> Response<Body> {
+    let why = "MCP-Protocol-Version names no version that is known here";
+    peer::refused(gate, StatusCode::BAD_REQUEST, None, code::INVALID_REQUEST, why)
+}
+
+fn id_of(message: &Message) -> Option<&Id> {
+    match message {
+        Message::Request(request) => Some(&request.id),
+        Message::Response(_) | Message::Notification(_) => None,
+    }
 }

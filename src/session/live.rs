@@ -34,6 +34,8 @@ pub struct LiveSession {
     subscribed: watch::Sender<u64>,
     /// Whether a touch is under way in this pod; a second one would only fail.
     touching: AtomicBool,
+    /// Whether a task of this pod listens for what the session's GET streams carry.
+    attended: AtomicBool,
     ended: CancellationToken,
     pub(super) calls: Calls,
     pub(super) asks: Asks,
@@ -63,6 +65,7 @@ impl LiveSession {
             facts: ArcSwap::from_pointee(facts),
             subscribed: watch::Sender::new(0),
             touching: AtomicBool::new(false),
+            attended: AtomicBool::new(false),
             ended: CancellationToken::new(),
             calls: Calls::default(),
             asks: Asks::default(),
@@ -88,6 +91,12 @@ impl LiveSession {
     /// Changes with each change of the subscriptions, whoever made it.
     pub fn subscriptions_changed(&self) -> watch::Receiver<u64> {
         self.subscribed.subscribe()
+    }
+
+    /// The right to be the one task of this pod that feeds the session's GET streams; `None` where there is one.
+    pub fn attend(self: &Arc<Self>) -> Option<Attending> {
+        let free = !self.attended.swap(true, Ordering::AcqRel);
+        free.then(|| Attending(self.clone()))
     }
 
     /// Counts as a use: extends the life where a part of it has passed since anyone's touch, and else costs nothing.
@@ -219,6 +228,21 @@ impl LiveSession {
     }
 }
 
+/// Held by the task that feeds the session's GET streams. See [`LiveSession::attend`].
+pub struct Attending(Arc<LiveSession>);
+
+impl Attending {
+    pub fn session(&self) -> &Arc<LiveSession> {
+        &self.0
+    }
+}
+
+impl Drop for Attending {
+    fn drop(&mut self) {
+        self.0.attended.store(false, Ordering::Release);
+    }
+}
+
 impl Drop for LiveSession {
     fn drop(&mut self) {
         let mut live = lock(&self.shared.live);
@@ -273,6 +297,7 @@ impl Session for LiveSession {
 pub struct Ended {
     id: SessionId,
     key: Arc<str>,
+    profile: Arc<str>,
     kept: Mutex<BTreeMap<Arc<str>, Bytes>>,
 }
 
@@ -281,7 +306,14 @@ impl Ended {
         let kept = record.fields.iter().filter(|(name, _)| name.starts_with("u:"));
         let kept = kept.map(|(name, state)| (name.clone(), state.clone())).collect();
         let key = format!("s:{}", short_hash(id.0.as_bytes())).into();
-        Ended { id, key, kept: Mutex::new(kept) }
+        let facts = record.field(FACTS).and_then(Facts::unpack);
+        let profile = facts.map_or_else(|| "".into(), |facts| facts.profile);
+        Ended { id, key, profile, kept: Mutex::new(kept) }
+    }
+
+    /// The profile whose upstreams it was open at.
+    pub fn profile(&self) -> &Arc<str> {
+        &self.profile
     }
 }
 

@@ -1,0 +1,416 @@
+//! What a legacy POST asks for, carried out by a task of its own: a socket that closes cancels nothing. One JSON body where
+//! all answers come alone and soon; else a stream, which a session's client can resume.
+
+use super::peer::Peer;
+use crate::edge::dispatch;
+use crate::edge::writer::Writer;
+use crate::mcp::{Ask, Call, Event, Outcome, Reason, Reply};
+use crate::session::{Asking, Called, ChangeError, Follower, LiveSession, Outlet, SessionEnded};
+use crate::wire::params::Params;
+use crate::wire::{Method, Raw, Request, envelope, json};
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::stream::{self, BoxStream, SelectAll};
+use futures_util::{StreamExt, stream::select_all};
+use http::StatusCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// An upstream that opens a stream and then says nothing for so long means to take its time: so do we.
+const SOON: Duration = Duration::from_millis(100);
+/// Messages that wait for the reader of a stream that cannot be resumed.
+const PASSING: usize = 32;
+
+/// What the POST is answered with.
+pub enum Answer {
+    /// All of it.
+    Whole(StatusCode, Bytes),
+    /// A stream of the session.
+    Resumable(Follower),
+    /// A stream of a client without a session.
+    Passing(mpsc::Receiver<Bytes>),
+    /// The client cancelled it, and gets no answer.
+    Nothing,
+}
+
+/// How the client takes answers.
+#[derive(Clone, Copy)]
+pub struct Takes {
+    pub json: bool,
+    pub stream: bool,
+    /// It sent an array, and a whole answer is one.
+    pub batch: bool,
+}
+
+/// Where messages go once they can.
+enum Out {
+    Logged(Outlet),
+    Passing(mpsc::Sender<Bytes>),
+    /// The session's one stream (HTTP+SSE).
+    Session(Arc<LiveSession>),
+}
+
+/// Runs the requests of a POST. `ready` are answers that are known already.
+pub async fn answer(peer: Peer, requests: Vec<Request>, ready: Vec<Bytes>, takes: Takes) -> Answer {
+    let (opener, opened) = oneshot::channel();
+    let exchange = Exchange { opener: Some(opener), ..Exchange::new(peer, requests.len(), ready, takes) };
+    exchange.start(requests);
+    // The task ends without a word only when the process does.
+    opened.await.unwrap_or(Answer::Nothing)
+}
+
+/// Runs requests whose answers go to the session's one stream.
+pub fn answer_on_stream(peer: Peer, session: Arc<LiveSession>, requests: Vec<Request>, ready: Vec<Bytes>) {
+    let takes = Takes { json: false, stream: true, batch: false };
+    let exchange =
+        Exchange { out: Some(Out::Session(session)), ..Exchange::new(peer, requests.len(), ready, takes) };
+    exchange.start(requests);
+}
+
+struct Exchange {
+    peer: Peer,
+    takes: Takes,
+    /// Calls that have not ended.
+    left: usize,
+    /// Answers that wait for the others, while no stream is open.
+    done: Vec<Bytes>,
+    status: StatusCode,
+    opener: Option<oneshot::Sender<Answer>>,
+    out: Option<Out>,
+    asking: Vec<Asking>,
+}
+
+/// What happens to one call.
+enum Step {
+    Event(Event),
+    /// The upstream streams, and takes its time.
+    Slow,
+    /// The client cancelled it.
+    Cancelled,
+}
+
+/// One call of the exchange, as it runs.
+struct Running {
+    call: Option<Call>,
+    events: Option<(bool, BoxStream<'static, Event>)>,
+    cancel: CancellationToken,
+    over: bool,
+    _called: Option<Called>,
+}
+
+/// What the answer to a call must know of it.
+struct Asked {
+    writer: Writer,
+    /// Of a request that changes the session.
+    change: Option<(Method, Params)>,
+}
+
+impl Exchange {
+    fn new(peer: Peer, left: usize, done: Vec<Bytes>, takes: Takes) -> Exchange {
+        let status = StatusCode::OK;
+        Exchange { peer, takes, left, done, status, opener: None, out: None, asking: Vec::new() }
+    }
+
+    fn start(self, requests: Vec<Request>) {
+        let tasks = self.peer.gate.tasks.clone();
+        tasks.spawn(self.run(requests));
+    }
+
+    async fn run(mut self, requests: Vec<Request>) {
+        let mut asked = Vec::with_capacity(requests.len());
+        let mut steps: SelectAll<BoxStream<'static, (usize, Step)>> = select_all([]);
+        for (n, request) in requests.into_iter().enumerate() {
+            let (call, called) = self.call(&request);
+            let change = matches!(
+                call.method,
+                Method::SetLevel | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe
+            );
+            asked.push(Asked {
+                writer: Writer::new(&call, request.id),
+                change: change.then(|| (call.method.clone(), call.params.clone())),
+            });
+            steps.push(self.steps(call, called).map(move |step| (n, step)).boxed());
+        }
+        let ended = match self.carry(&asked, &mut steps).await {
+            Ok(()) => self.finish().await,
+            Err(ended) => Err(ended),
+        };
+        if ended == Err(SessionEnded) {
+            tracing::debug!("a session ended under its calls");
+        }
+    }
+
+    /// Until every call has ended.
+    async fn carry(
+        &mut self,
+        asked: &[Asked],
+        steps: &mut SelectAll<BoxStream<'static, (usize, Step)>>,
+    ) -> Result<(), SessionEnded> {
+        if !self.takes.json || self.out.is_some() {
+            self.open().await?;
+        }
+        let open_at = Instant::now() + self.peer.gate.rules.open_after;
+        while self.left > 0 {
+            let logged = match &self.out {
+                Some(Out::Logged(outlet)) => Some(outlet),
+                _ => None,
+            };
+            let kept = async {
+                match logged {
+                    Some(outlet) => outlet.kept().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let step = tokio::select! {
+                biased;
+                step = steps.next() => step,
+                () = sleep_until(open_at), if self.out.is_none() && self.takes.stream => {
+                    self.open().await?;
+                    continue;
+                }
+                never = kept => match never {},
+            };
+            let Some((n, step)) = step else { break };
+            self.step(&asked[n], step).await?;
+        }
+        Ok(())
+    }
+
+    fn call(&self, request: &Request) -> (Call, Option<Called>) {
+        let called = self.peer.session.as_ref().map(|session| session.begin(&request.id));
+        let cancel = called.as_ref().map_or_else(CancellationToken::new, |called| called.token().clone());
+        let call = Call {
+            caller: self.peer.caller.clone(),
+            method: request.method.clone(),
+            progress: request.params.progress(),
+            params: request.params.clone(),
+            resume: None,
+            cancel,
+            deadline: Instant::now() + self.peer.gate.rules.call,
+        };
+        (call, called)
+    }
+
+    fn steps(&self, call: Call, called: Option<Called>) -> BoxStream<'static, Step> {
+        let peer = self.peer.clone();
+        let cancel = call.cancel.clone();
+        let running = Running { call: Some(call), events: None, cancel, over: false, _called: called };
+        stream::unfold((running, peer), |(mut running, peer)| async move {
+            if running.over {
+                return None;
+            }
+            let cancel = running.cancel.clone();
+            let step = tokio::select! {
+                biased;
+                () = cancel.cancelled() => Step::Cancelled,
+                step = running.next(&peer) => step,
+            };
+            running.over = matches!(step, Step::Cancelled | Step::Event(Event::Done(_)));
+            if running.over {
+                // Given up before the answer is written: a cancel that comes later finds nothing.
+                running.events = None;
+                running._called = None;
+            }
+            Some((step, (running, peer)))
+        })
+        .boxed()
+    }
+
+    async fn step(&mut self, asked: &Asked, step: Step) -> Result<(), SessionEnded> {
+        match step {
+            Step::Slow if self.takes.stream => self.open().await,
+            Step::Slow => Ok(()),
+            Step::Event(Event::Note(note)) if self.takes.stream => {
+                self.open().await?;
+                let message = asked.writer.note(note);
+                match &self.out {
+                    Some(Out::Session(session)) => {
+                        session.tell(message);
+                        Ok(())
+                    }
+                    _ => self.send(message).await,
+                }
+            }
+            // The client takes one JSON body alone.
+            Step::Event(Event::Note(_)) => Ok(()),
+            Step::Event(Event::Ask(ask)) => self.ask(ask).await,
+            Step::Cancelled => {
+                self.left -= 1;
+                Ok(())
+            }
+            Step::Event(Event::Done(outcome)) => {
+                let outcome = match &asked.change {
+                    Some((method, params)) => self.changed(method, params, outcome).await,
+                    None => outcome,
+                };
+                let (status, message) = asked.writer.outcome(outcome);
+                self.left -= 1;
+                if self.out.is_none() {
+                    self.status = status;
+                    self.done.push(message);
+                    return Ok(());
+                }
+                if self.left == 0
+                    && let Some(Out::Logged(outlet)) = self.out.take_if(|out| matches!(out, Out::Logged(_)))
+                {
+                    return outlet.finish(Some(message)).await;
+                }
+                self.send(message).await
+            }
+        }
+    }
+
+    /// Opens the stream, if none is open, and sends what waited for it.
+    async fn open(&mut self) -> Result<(), SessionEnded> {
+        if self.out.is_none() {
+            let (out, answer) = match &self.peer.session {
+                Some(session) => {
+                    let (outlet, follower) = session.stream();
+                    (Out::Logged(outlet), Answer::Resumable(follower))
+                }
+                None => {
+                    let (sender, receiver) = mpsc::channel(PASSING);
+                    (Out::Passing(sender), Answer::Passing(receiver))
+                }
+            };
+            self.out = Some(out);
+            self.give(answer);
+        }
+        for message in std::mem::take(&mut self.done) {
+            self.send(message).await?;
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, message: Bytes) -> Result<(), SessionEnded> {
+        match &self.out {
+            Some(Out::Logged(outlet)) => outlet.send(message).await?,
+            // The reader is gone, and nobody else can read it: the calls run on nevertheless.
+            Some(Out::Passing(sender)) => drop(sender.send(message).await),
+            Some(Out::Session(session)) => drop(session.put(message)),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Passes a question on to the client; what cannot be passed on is refused by being dropped.
+    async fn ask(&mut self, ask: Ask) -> Result<(), SessionEnded> {
+        let Ask { method, params, answer, .. } = ask;
+        if method == Method::Ping {
+            let _ = answer.send(Ok(Raw::trusted("{}")));
+            return Ok(());
+        }
+        let Some(session) = self.peer.session.clone() else { return Ok(()) };
+        if !self.peer.caller.client.answers(&method) {
+            return Ok(());
+        }
+        self.asking.retain(|asking| !asking.is_over());
+        let asking = session.ask(answer, self.peer.gate.rules.call);
+        let message = envelope::write_request(asking.id(), &method, &params);
+        if self.takes.stream {
+            self.open().await?;
+        }
+        let passed = match &self.out {
+            Some(Out::Logged(outlet)) => outlet.send(message).await.map(|()| true)?,
+            _ => session.put(message),
+        };
+        if passed {
+            self.asking.push(asking);
+        }
+        Ok(())
+    }
+
+    /// Keeps in the session what a request changed of it upstream.
+    async fn changed(&self, method: &Method, params: &Params, outcome: Outcome) -> Outcome {
+        let (Some(session), Outcome::Result(_)) = (&self.peer.session, &outcome) else { return outcome };
+        let uri = params.uri().unwrap_or_default();
+        let kept = match method {
+            Method::SetLevel => session.set_level(&level(params).unwrap_or_default()).await,
+            Method::ResourcesSubscribe => session.subscribe(&uri).await,
+            _ => session.unsubscribe(&uri).await,
+        };
+        match kept {
+            Ok(()) | Err(ChangeError::Ended) => outcome,
+            Err(ChangeError::Away(_)) => Outcome::Error(Reason::StoreAway.into()),
+            Err(ChangeError::TooLarge(why)) => {
+                Outcome::Error(Reason::InvalidParams(why.to_string().into()).into())
+            }
+        }
+    }
+
+    /// All calls have ended.
+    async fn finish(mut self) -> Result<(), SessionEnded> {
+        match self.out.take() {
+            // The last of them was cancelled: the stream ends with no further answer.
+            Some(Out::Logged(outlet)) => outlet.finish(None).await,
+            Some(Out::Passing(_) | Out::Session(_)) => Ok(()),
+            None if self.done.is_empty() => {
+                self.give(Answer::Nothing);
+                Ok(())
+            }
+            None => {
+                let status = if self.takes.batch { StatusCode::OK } else { self.status };
+                let body = if self.takes.batch { array(&self.done) } else { self.done.swap_remove(0) };
+                self.give(Answer::Whole(status, body));
+                Ok(())
+            }
+        }
+    }
+
+    fn give(&mut self, answer: Answer) {
+        if let Some(opener) = self.opener.take() {
+            // Nobody waits any more where the socket has closed.
+            let _ = opener.send(answer);
+        }
+    }
+}
+
+impl Running {
+    async fn next(&mut self, peer: &Peer) -> Step {
+        if let Some(call) = self.call.take() {
+            if peer.session.is_none()
+                && matches!(call.method, Method::ResourcesSubscribe | Method::ResourcesUnsubscribe)
+            {
+                // Nothing could ever be told of it.
+                return Step::Event(Event::Done(Outcome::Error(Reason::MethodNotFound.into())));
+            }
+            match dispatch::placed(&peer.gate, &peer.mount, call).await {
+                Reply::One(outcome) => return Step::Event(Event::Done(outcome)),
+                Reply::Stream(events) => self.events = Some((true, events)),
+            }
+        }
+        let Some((fresh, events)) = &mut self.events else { return Step::Cancelled };
+        let event = if std::mem::take(fresh) {
+            match timeout(SOON, events.next()).await {
+                Ok(event) => event,
+                Err(_) => return Step::Slow,
+            }
+        } else {
+            events.next().await
+        };
+        // A backend that ends its stream without an outcome has lost the call.
+        Step::Event(event.unwrap_or_else(|| Event::Done(Outcome::Error(Reason::Cancelled.into()))))
+    }
+}
+
+fn level(params: &Params) -> Option<String> {
+    let text = params.raw.text();
+    let member = json::lax_members(text, 0).ok()?.into_iter().find(|member| member.is("level"))?;
+    json::string(text, &member.value).map(|level| level.into_owned())
+}
+
+fn array(messages: &[Bytes]) -> Bytes {
+    let mut out =
+        BytesMut::with_capacity(2 + messages.iter().map(|message| message.len() + 1).sum::<usize>());
+    out.put_u8(b'[');
+    for (n, message) in messages.iter().enumerate() {
+        if n > 0 {
+            out.put_u8(b',');
+        }
+        out.put_slice(message);
+    }
+    out.put_u8(b']');
+    out.freeze()
+}

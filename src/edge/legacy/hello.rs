@@ -1,0 +1,110 @@
+//! `initialize`: what a legacy client says of itself, and the session that begins with it.
+
+use super::peer::{self, Peer};
+use crate::edge::gate::{Gate, Mount};
+use crate::edge::{answer, body, dispatch};
+use crate::mcp::{Client, Outcome};
+use crate::session::{Deleted, OpenError, Transport};
+use crate::telemetry::metrics;
+use crate::wire::params::Params;
+use crate::wire::{Id, Message, Method, Raw, Version, code, envelope, headers, json};
+use axum::body::Body;
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderValue};
+use http::{Response, StatusCode};
+use std::sync::Arc;
+
+/// What `initialize` says, with the version that it gets.
+pub struct Hello {
+    pub version: Version,
+    pub client: Client,
+}
+
+impl Hello {
+    /// Negotiation goes by the body alone, whatever the headers say. `None`: no version is asked for.
+    pub fn read(params: &Params, map: &HeaderMap) -> Option<Hello> {
+        let text = params.raw.text();
+        let members = json::lax_members(text, 0).ok()?;
+        let find =
+            |key: &str| members.iter().find(|member| member.is(key)).map(|member| member.value.clone());
+        let object = |key: &str| {
+            find(key).filter(|span| text[span.start as usize] == b'{').map(|span| params.raw.part(&span))
+        };
+        let asked = params.raw.string(&find("protocolVersion")?)?;
+        let client = Client {
+            info: object("clientInfo"),
+            capabilities: object("capabilities"),
+            user_agent: peer::user_agent(map),
+            headers: Vec::new(),
+        };
+        Some(Hello { version: Version::negotiate(&asked), client })
+    }
+
+    /// The error where there is none.
+    pub fn misread(id: &Id) -> Bytes {
+        let why = "initialize must name a protocolVersion";
+        envelope::write_response(Some(id), Err(&answer::error_object(code::INVALID_PARAMS, why, None)))
+    }
+}
+
+/// Begins a session over Streamable HTTP.
+pub async fn initialize(
+    gate: Arc<Gate>,
+    mount: Arc<Mount>,
+    map: HeaderMap,
+    message: Message,
+) -> Response<Body> {
+    let Message::Request(request) = message else { return body::empty(&gate, StatusCode::ACCEPTED) };
+    let id = request.id;
+    let Some(hello) = Hello::read(&request.params, &map) else {
+        return body::json(&gate, StatusCode::OK, Hello::misread(&id));
+    };
+    let opened = gate
+        .sessions
+        .open(&gate.anonymous, &mount.name, hello.version, &hello.client, Transport::Streamable)
+        .await;
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(OpenError::Away(_)) => return peer::store_away(&gate, Some(&id)),
+        Err(OpenError::TooLarge(why)) => {
+            return peer::refused(&gate, StatusCode::OK, Some(&id), code::INVALID_PARAMS, &why.to_string());
+        }
+    };
+    count_opened(&gate, opened.ended);
+    let session = opened.session;
+    let peer = Peer::holding(&gate, &mount, &map, session.clone());
+    let (status, message) = answer(&peer, &id).await;
+    let mut response = peer::later(body::json(&gate, status.unwrap_or(StatusCode::OK), message));
+    if status.is_none() {
+        let name = HeaderValue::from_str(session.session_id().as_str());
+        response.headers_mut().insert(headers::SESSION_ID, name.expect("a session's id is visible ASCII"));
+    } else if let Deleted::Ended(ended) =
+        gate.sessions.delete(session.session_id().as_str(), &gate.anonymous, &mount.name).await
+    {
+        // A session that did not begin must not be left for the cap to find.
+        super::end_upstream(&gate, ended);
+    }
+    response
+}
+
+/// The answer to `initialize`; with a status where it is an error.
+pub async fn answer(peer: &Peer, id: &Id) -> (Option<StatusCode>, Bytes) {
+    let caller = peer.caller.clone();
+    let version = caller.version;
+    match dispatch::handshake(&*peer.mount.backend, caller).await {
+        Ok(result) => (None, envelope::write_response(Some(id), Ok::<&Raw, &Raw>(&result))),
+        Err(fault) => {
+            let rendered = answer::render(version, &Method::Initialize, Outcome::Error(fault));
+            (Some(rendered.status), envelope::write_response(Some(id), rendered.as_ref()))
+        }
+    }
+}
+
+/// A session was opened, and these had to end for it.
+pub fn count_opened(gate: &Arc<Gate>, ended: Vec<Arc<crate::session::Ended>>) {
+    metrics().sessions.with_label_values(&["opened"]).inc();
+    for ended in ended {
+        metrics().sessions.with_label_values(&["capped"]).inc();
+        super::end_upstream(gate, ended);
+    }
+}

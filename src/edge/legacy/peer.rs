@@ -1,0 +1,126 @@
+//! A legacy client as one message finds it: its session or none, and who calls. And the refusals that name sessions.
+
+use crate::edge::gate::{Gate, Mount};
+use crate::edge::{answer, body, http as requests};
+use crate::mcp::{Caller, Client};
+use crate::session::{Found, LiveSession, Transport};
+use crate::wire::{Id, Version, code, envelope, headers};
+use axum::body::Body;
+use http::header::{self, HeaderValue};
+use http::{HeaderMap, Response, StatusCode};
+use std::sync::Arc;
+
+#[derive(Clone)]
+pub struct Peer {
+    pub gate: Arc<Gate>,
+    pub mount: Arc<Mount>,
+    pub caller: Arc<Caller>,
+    /// `None`: served from the principal alone; nothing can be asked, subscribed to or resumed.
+    pub session: Option<Arc<LiveSession>>,
+}
+
+impl Peer {
+    /// The session that `Mcp-Session-Id` names. Errors: the answer that says why not, under the request's id.
+    pub async fn named(
+        gate: &Arc<Gate>,
+        mount: &Arc<Mount>,
+        map: &HeaderMap,
+        id: Option<&Id>,
+    ) -> Result<Peer, Response<Body>> {
+        let name = headers::folded(map, headers::SESSION_ID).ok().flatten().unwrap_or_default();
+        Peer::of(gate, mount, map, name, Transport::Streamable, id).await
+    }
+
+    /// The session of this name, where it lives on `transport`.
+    pub async fn of(
+        gate: &Arc<Gate>,
+        mount: &Arc<Mount>,
+        map: &HeaderMap,
+        name: &str,
+        transport: Transport,
+        id: Option<&Id>,
+    ) -> Result<Peer, Response<Body>> {
+        match gate.sessions.find(name, &gate.anonymous, &mount.name).await {
+            Found::Found(session) if session.facts().transport == transport => {
+                Ok(Peer::holding(gate, mount, map, session))
+            }
+            Found::Found(_) | Found::Unknown => Err(not_found(gate, id)),
+            Found::Away => Err(store_away(gate, id)),
+        }
+    }
+
+    /// The peer of a session that is at hand.
+    pub fn holding(gate: &Arc<Gate>, mount: &Arc<Mount>, map: &HeaderMap, session: Arc<LiveSession>) -> Peer {
+        let facts = session.facts();
+        let forwarded = requests::forwarded(gate, map);
+        let client = if forwarded.is_empty() {
+            facts.client.clone()
+        } else {
+            Arc::new(Client { headers: forwarded, ..(*facts.client).clone() })
+        };
+        let caller = Arc::new(Caller {
+            principal: gate.anonymous.clone(),
+            profile: mount.name.clone(),
+            client,
+            version: facts.version,
+            session: session.clone(),
+        });
+        drop(facts);
+        Peer { gate: gate.clone(), mount: mount.clone(), caller, session: Some(session) }
+    }
+
+    /// A client without a session.
+    pub fn without(gate: &Arc<Gate>, mount: &Arc<Mount>, map: &HeaderMap, version: Version) -> Peer {
+        let client = Arc::new(Client {
+            headers: requests::forwarded(gate, map),
+            user_agent: user_agent(map),
+            ..Client::default()
+        });
+        let session = gate.sessions.pooled(gate.anonymous.clone(), mount.name.clone(), client.clone());
+        let caller = Arc::new(Caller {
+            principal: gate.anonymous.clone(),
+            profile: mount.name.clone(),
+            client,
+            version,
+            session,
+        });
+        Peer { gate: gate.clone(), mount: mount.clone(), caller, session: None }
+    }
+
+    /// Counts as a use of the session. Without the store it lives on by what it had.
+    pub async fn touch(&self) {
+        if let Some(session) = &self.session {
+            let _ = session.touch().await;
+        }
+    }
+}
+
+pub fn user_agent(map: &HeaderMap) -> Option<Arc<str>> {
+    map.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).map(Into::into)
+}
+
+/// The one answer for sessions that are unknown, ended, malformed, foreign or of another profile. No challenge: clients
+/// would take it for a login that failed.
+pub fn not_found(gate: &Gate, id: Option<&Id>) -> Response<Body> {
+    refused(gate, StatusCode::NOT_FOUND, id, code::SESSION_NOT_FOUND, "Session not found")
+}
+
+/// Nothing is known of the session: never "not found".
+pub fn store_away(gate: &Gate, id: Option<&Id>) -> Response<Body> {
+    let why = "the state store is out of reach; try again";
+    later(refused(gate, StatusCode::SERVICE_UNAVAILABLE, id, code::INTERNAL, why))
+}
+
+/// Says when a 503 is worth trying again, and leaves other answers as they are.
+pub fn later(mut response: Response<Body>) -> Response<Body> {
+    if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// A JSON-RPC error under an HTTP status.
+pub fn refused(gate: &Gate, status: StatusCode, id: Option<&Id>, code: i32, why: &str) -> Response<Body> {
+    let error = answer::error_object(code, why, None);
+    body::json(gate, status, envelope::write_response(id, Err(&error)))
+}

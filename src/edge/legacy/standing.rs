@@ -1,0 +1,166 @@
+//! What a session's GET streams carry: one standing call a session, for all lists and what it subscribed to, held while a
+//! stream is open and a little longer, for clients reopen them.
+
+use super::peer::Peer;
+use crate::mcp::{Ask, Call, Event};
+use crate::session::{Asking, Attending, LiveSession};
+use crate::wire::params::Params;
+use crate::wire::{Method, Raw, envelope};
+use futures_util::StreamExt;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// How long the call outlives the last stream: what comes meanwhile waits for the next one.
+const LINGER: Duration = Duration::from_secs(30);
+/// How long a client may take to answer a question that belongs to no call.
+const ASK_LIFE: Duration = Duration::from_secs(600);
+/// Pauses before a standing call that ended is made again.
+const PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Longer than any stream is held; a deadline must be a time.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Sees to it that what concerns the session reaches its open streams. To be called when one has been opened.
+pub fn attend(peer: &Peer) {
+    if let Some(session) = &peer.session
+        && let Some(attending) = session.attend()
+    {
+        peer.gate.tasks.spawn(Standing { peer: peer.clone(), asking: Vec::new() }.run(attending));
+    }
+}
+
+struct Standing {
+    peer: Peer,
+    asking: Vec<Asking>,
+}
+
+/// Why a round of calls ended.
+enum End {
+    /// No stream was open for a while.
+    Alone,
+    /// The session, or this pod, ends.
+    Over,
+}
+
+impl Standing {
+    async fn run(mut self, attending: Attending) {
+        let session = attending.session().clone();
+        let listeners = session.listeners();
+        let draining = self.peer.gate.draining.clone();
+        let mut held = Some(attending);
+        while held.is_some() {
+            let end = tokio::select! {
+                end = self.attend(&session) => end,
+                () = session.ended().cancelled() => End::Over,
+                () = draining.cancelled() => End::Over,
+            };
+            self.asking.clear();
+            drop(held.take());
+            // A stream may have been opened after we had decided to go, and before another could take our place.
+            if matches!(end, End::Alone) && *listeners.borrow() > 0 {
+                held = session.attend();
+            }
+        }
+    }
+
+    /// One standing call after another, until nobody listens.
+    async fn attend(&mut self, session: &Arc<LiveSession>) -> End {
+        let mut changed = session.subscriptions_changed();
+        let mut alone = std::pin::pin!(alone(session.listeners()));
+        let mut pause = PAUSE;
+        loop {
+            changed.mark_unchanged();
+            let Some(mount) = self.peer.gate.mount(&self.peer.mount.name) else { return End::Over };
+            let call = self.call(session);
+            let since = Instant::now();
+            let mut events = tokio::select! {
+                reply = mount.backend.call(call) => reply.into_events(),
+                () = &mut alone => return End::Alone,
+            };
+            let ended = loop {
+                let event = tokio::select! {
+                    event = events.next() => event,
+                    _ = changed.changed() => break false,
+                    () = &mut alone => return End::Alone,
+                };
+                match event {
+                    Some(Event::Note(note)) if note.method == Method::Acknowledged => {}
+                    Some(Event::Note(note)) => {
+                        session.tell(envelope::write_notification(&note.method, &note.params));
+                    }
+                    Some(Event::Ask(ask)) => self.ask(session, ask),
+                    Some(Event::Done(_)) | None => break true,
+                }
+            };
+            drop(events);
+            if !ended {
+                continue;
+            }
+            if since.elapsed() > LONGEST_PAUSE {
+                pause = PAUSE;
+            }
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = &mut alone => return End::Alone,
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn call(&self, session: &LiveSession) -> Call {
+        Call {
+            caller: self.peer.caller.clone(),
+            method: Method::Listen,
+            params: filter(&session.facts().subscriptions),
+            progress: None,
+            resume: None,
+            cancel: CancellationToken::new(),
+            deadline: Instant::now() + FOREVER,
+        }
+    }
+
+    /// Refused by being dropped where the client did not declare it, or no stream is open.
+    fn ask(&mut self, session: &Arc<LiveSession>, ask: Ask) {
+        let Ask { method, params, answer, .. } = ask;
+        if method == Method::Ping {
+            let _ = answer.send(Ok(Raw::trusted("{}")));
+            return;
+        }
+        if !self.peer.caller.client.answers(&method) {
+            return;
+        }
+        self.asking.retain(|asking| !asking.is_over());
+        let asking = session.ask(answer, ASK_LIFE);
+        if session.put(envelope::write_request(asking.id(), &method, &params)) {
+            self.asking.push(asking);
+        }
+    }
+}
+
+/// Resolves when no stream has been open for a while.
+async fn alone(mut listeners: watch::Receiver<usize>) {
+    // The sender lives as long as the session's handle, which the caller holds.
+    while listeners.wait_for(|open| *open == 0).await.is_ok() {
+        if timeout(LINGER, listeners.wait_for(|open| *open > 0)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The params of `subscriptions/listen` for all lists and these URIs.
+fn filter(uris: &BTreeSet<Arc<str>>) -> Params {
+    let mut wanted = serde_json::json!({
+        "toolsListChanged": true,
+        "promptsListChanged": true,
+        "resourcesListChanged": true,
+    });
+    if !uris.is_empty() {
+        wanted["resourceSubscriptions"] = uris.iter().map(|uri| &**uri).collect();
+    }
+    let filter = Raw::of(&serde_json::json!({ "notifications": wanted }));
+    Params::read(filter).unwrap_or_else(|_| Params::none())
+}
