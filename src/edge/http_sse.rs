@@ -3,7 +3,7 @@
 
 use super::gate::{Gate, Mount};
 use super::legacy::exchange;
-use super::legacy::hello::{self, Hello};
+use super::legacy::hello;
 use super::legacy::peer::{self, Peer};
 use super::legacy::{self, standing, streams};
 use super::{body, http as requests};
@@ -106,12 +106,15 @@ async fn take(gate: Arc<Gate>, mount: Arc<Mount>, parts: &request::Parts, text: 
 /// `initialize`, in a session that its stream began.
 async fn begin(peer: Peer, map: &http::HeaderMap, request: &Request) -> Response<Body> {
     let Some(session) = peer.session.clone() else { return peer::not_found(&peer.gate, None) };
-    let Some(hello) = Hello::read(&request.params, map) else {
-        session.put(Hello::misread(&request.id));
-        return body::empty(&peer.gate, StatusCode::ACCEPTED);
+    let (version, client) = match hello::read(&request.params, map, &request.id) {
+        Ok(read) => read,
+        Err(message) => {
+            session.put(message);
+            return body::empty(&peer.gate, StatusCode::ACCEPTED);
+        }
     };
     let gate = peer.gate.clone();
-    match session.describe(hello.version, &hello.client).await {
+    match session.describe(version, &client).await {
         Ok(()) => {}
         Err(ChangeError::Away(_)) => return peer::store_away(&gate, None),
         Err(ChangeError::Ended) => return peer::not_found(&gate, None),

@@ -2,48 +2,28 @@
 
 use super::peer::{self, Peer};
 use crate::edge::gate::{Gate, Mount};
-use crate::edge::{answer, body, dispatch};
+use crate::edge::{self, answer, body, dispatch};
 use crate::mcp::{Client, Outcome};
 use crate::session::{Deleted, OpenError, Transport};
 use crate::telemetry::metrics;
 use crate::wire::params::Params;
-use crate::wire::{Id, Message, Method, Raw, Version, code, envelope, headers, json};
+use crate::wire::{Id, Message, Method, Raw, Version, code, envelope, headers};
 use axum::body::Body;
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 use std::sync::Arc;
 
-/// What `initialize` says, with the version that it gets.
-pub struct Hello {
-    pub version: Version,
-    pub client: Client,
-}
-
-impl Hello {
-    /// Negotiation goes by the body alone, whatever the headers say. `None`: no version is asked for.
-    pub fn read(params: &Params, map: &HeaderMap) -> Option<Hello> {
-        let text = params.raw.text();
-        let members = json::lax_members(text, 0).ok()?;
-        let find =
-            |key: &str| members.iter().find(|member| member.is(key)).map(|member| member.value.clone());
-        let object = |key: &str| {
-            find(key).filter(|span| text[span.start as usize] == b'{').map(|span| params.raw.part(&span))
-        };
-        let asked = params.raw.string(&find("protocolVersion")?)?;
-        let client = Client {
-            info: object("clientInfo"),
-            capabilities: object("capabilities"),
-            user_agent: peer::user_agent(map),
-            headers: Vec::new(),
-        };
-        Some(Hello { version: Version::negotiate(&asked), client })
-    }
-
-    /// The error where there is none.
-    pub fn misread(id: &Id) -> Bytes {
-        let why = "initialize must name a protocolVersion";
-        envelope::write_response(Some(id), Err(&answer::error_object(code::INVALID_PARAMS, why, None)))
+/// What `initialize` says, with the version that it gets. Negotiation goes by the body alone, whatever the headers say.
+/// Error: the whole answer.
+pub fn read(params: &Params, map: &HeaderMap, id: &Id) -> Result<(Version, Client), Bytes> {
+    match edge::hello::read(params) {
+        Ok((version, client)) => Ok((version, Client { user_agent: peer::user_agent(map), ..client })),
+        Err(reason) => {
+            let outcome = Outcome::Error(reason.into());
+            let rendered = answer::render(Version::NEWEST_LEGACY, &Method::Initialize, outcome);
+            Err(envelope::write_response(Some(id), rendered.as_ref()))
+        }
     }
 }
 
@@ -56,13 +36,12 @@ pub async fn initialize(
 ) -> Response<Body> {
     let Message::Request(request) = message else { return body::empty(&gate, StatusCode::ACCEPTED) };
     let id = request.id;
-    let Some(hello) = Hello::read(&request.params, &map) else {
-        return body::json(&gate, StatusCode::OK, Hello::misread(&id));
+    let (version, client) = match read(&request.params, &map, &id) {
+        Ok(read) => read,
+        Err(message) => return body::json(&gate, StatusCode::OK, message),
     };
-    let opened = gate
-        .sessions
-        .open(&gate.anonymous, &mount.name, hello.version, &hello.client, Transport::Streamable)
-        .await;
+    let opened =
+        gate.sessions.open(&gate.anonymous, &mount.name, version, &client, Transport::Streamable).await;
     let opened = match opened {
         Ok(opened) => opened,
         Err(OpenError::Away(_)) => return peer::store_away(&gate, Some(&id)),

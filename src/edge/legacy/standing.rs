@@ -2,25 +2,21 @@
 //! stream is open and a little longer, for clients reopen them.
 
 use super::peer::Peer;
-use crate::mcp::{Ask, Call, Event};
+use crate::edge::standing;
+use crate::mcp::{Ask, Call, Caller, Event};
 use crate::session::{Asking, Attending, LiveSession};
 use crate::wire::params::Params;
 use crate::wire::{Method, Raw, envelope};
 use futures_util::StreamExt;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, timeout};
 
 /// How long the call outlives the last stream: what comes meanwhile waits for the next one.
 const LINGER: Duration = Duration::from_secs(30);
 /// How long a client may take to answer a question that belongs to no call.
 const ASK_LIFE: Duration = Duration::from_secs(600);
-/// Pauses before a standing call that ended is made again.
-const PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Longer than any stream is held; a deadline must be a time.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -67,59 +63,25 @@ impl Standing {
         }
     }
 
-    /// One standing call after another, until nobody listens.
+    /// Passes on what comes, until nobody listens.
     async fn attend(&mut self, session: &Arc<LiveSession>) -> End {
-        let mut changed = session.subscriptions_changed();
         let mut alone = std::pin::pin!(alone(session.listeners()));
-        let mut pause = PAUSE;
+        let (holder, caller) = (session.clone(), self.peer.caller.clone());
+        let call = move || call(caller.clone(), &holder);
+        let backend = self.peer.mount.backend.clone();
+        let mut events = standing::events(backend, call, session.subscriptions_changed());
         loop {
-            changed.mark_unchanged();
-            let Some(mount) = self.peer.gate.mount(&self.peer.mount.name) else { return End::Over };
-            let call = self.call(session);
-            let since = Instant::now();
-            let mut events = tokio::select! {
-                reply = mount.backend.call(call) => reply.into_events(),
+            let event = tokio::select! {
+                event = events.next() => event,
                 () = &mut alone => return End::Alone,
             };
-            let ended = loop {
-                let event = tokio::select! {
-                    event = events.next() => event,
-                    _ = changed.changed() => break false,
-                    () = &mut alone => return End::Alone,
-                };
-                match event {
-                    Some(Event::Note(note)) if note.method == Method::Acknowledged => {}
-                    Some(Event::Note(note)) => {
-                        session.tell(envelope::write_notification(&note.method, &note.params));
-                    }
-                    Some(Event::Ask(ask)) => self.ask(session, ask),
-                    Some(Event::Done(_)) | None => break true,
+            match event {
+                Some(Event::Note(note)) => {
+                    session.tell(envelope::write_notification(&note.method, &note.params));
                 }
-            };
-            drop(events);
-            if !ended {
-                continue;
+                Some(Event::Ask(ask)) => self.ask(session, ask),
+                Some(Event::Done(_)) | None => return End::Over,
             }
-            if since.elapsed() > LONGEST_PAUSE {
-                pause = PAUSE;
-            }
-            tokio::select! {
-                () = sleep(pause) => {}
-                () = &mut alone => return End::Alone,
-            }
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
-    }
-
-    fn call(&self, session: &LiveSession) -> Call {
-        Call {
-            caller: self.peer.caller.clone(),
-            method: Method::Listen,
-            params: filter(&session.facts().subscriptions),
-            progress: None,
-            resume: None,
-            cancel: CancellationToken::new(),
-            deadline: Instant::now() + FOREVER,
         }
     }
 
@@ -151,16 +113,17 @@ async fn alone(mut listeners: watch::Receiver<usize>) {
     }
 }
 
-/// The params of `subscriptions/listen` for all lists and these URIs.
-fn filter(uris: &BTreeSet<Arc<str>>) -> Params {
-    let mut wanted = serde_json::json!({
-        "toolsListChanged": true,
-        "promptsListChanged": true,
-        "resourcesListChanged": true,
-    });
-    if !uris.is_empty() {
-        wanted["resourceSubscriptions"] = uris.iter().map(|uri| &**uri).collect();
+/// For all lists and what the session subscribed to by now.
+fn call(caller: Arc<Caller>, session: &LiveSession) -> Call {
+    let filter = standing::filter(session.facts().subscriptions.iter().map(|uri| &**uri));
+    Call {
+        caller,
+        method: Method::Listen,
+        // An object always reads.
+        params: Params::read(filter).unwrap_or_else(|_| Params::none()),
+        progress: None,
+        resume: None,
+        cancel: session.ended().child_token(),
+        deadline: Instant::now() + FOREVER,
     }
-    let filter = Raw::of(&serde_json::json!({ "notifications": wanted }));
-    Params::read(filter).unwrap_or_else(|_| Params::none())
 }
