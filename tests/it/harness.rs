@@ -22,8 +22,13 @@ pub struct Fixture {
 impl Fixture {
     /// `--http`, `--sse` or another listener of it, at a free port; `more` are its other arguments.
     pub fn listening(listener: &str, more: &[&str]) -> Fixture {
+        Fixture::at(listener, "127.0.0.1:0", more)
+    }
+
+    /// As [`Fixture::listening`], at an address that was free a moment ago: for servers that come back.
+    pub fn at(listener: &str, address: &str, more: &[&str]) -> Fixture {
         let mut process = Command::new(fixture_program())
-            .args([listener, "127.0.0.1:0", "--exit-with-stdin"])
+            .args([listener, address, "--exit-with-stdin"])
             .args(more)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

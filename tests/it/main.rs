@@ -6,3 +6,4 @@ mod harness;
 mod stdio_edge;
 mod store;
 mod upstream_channels;
+mod upstream_link;

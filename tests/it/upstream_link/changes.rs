@@ -1,0 +1,109 @@
+//! Standing calls: what changes upstream, and what is not missed when the connection breaks.
+
+use super::*;
+use plasm_mcp::mcp::{Age, Kind};
+
+fn listen(caller: &Arc<Caller>, filter: Value) -> Call {
+    call(caller, Method::Listen, json!({ "notifications": filter }))
+}
+
+const WATCHED: &str = "test://watched-resource";
+
+fn everything() -> Value {
+    json!({ "toolsListChanged": true, "resourceSubscriptions": [WATCHED] })
+}
+
+#[tokio::test]
+async fn changes_of_an_upstream_of_either_era_are_heard_by_callers_of_either_era() {
+    for era in ["modern", "legacy"] {
+        let fixture = Fixture::listening("--http", &["--era", era]);
+        let link = link(&fixture.url);
+        for caller in [modern("m"), legacy("l")] {
+            let mut events = events(link.call(listen(&caller, everything())).await);
+            let first = note(&mut events).await;
+            assert_eq!(first.method, Method::Acknowledged, "{era}");
+            let agreed: Value = first.params.read().unwrap();
+            assert_eq!(agreed["notifications"], everything());
+            assert!(agreed.get("_meta").is_none_or(|meta| *meta == json!({})), "{agreed}");
+            // A legacy stream is opened after it is acknowledged, and a change before that is told to nobody.
+            comes_true("a stream is open", async || {
+                era == "modern" || look(&fixture, "_stats").await["streams"] != 0
+            })
+            .await;
+            result(&link, tool(&caller, "add_tool", json!({ "name": "another" }))).await;
+            assert_eq!(note(&mut events).await.method, Method::ToolsChanged);
+            result(&link, tool(&caller, "touch_resource", json!({ "uri": WATCHED }))).await;
+            let updated = note(&mut events).await;
+            assert_eq!(updated.method, Method::ResourceUpdated);
+            assert_eq!(updated.params.read::<Value>().unwrap()["uri"], WATCHED);
+            drop(events);
+            comes_true("the stream is closed", async || look(&fixture, "_stats").await["streams"] == 0).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_change_makes_the_kept_list_stale_whatever_its_time_to_live() {
+    let fixture = Fixture::listening("--http", &["--era", "modern", "--ttl-ms", "600000"]);
+    let link = link(&fixture.url);
+    let caller = modern("m");
+    link.list(caller.clone(), Kind::Tool, Age::Fresh).await.unwrap();
+    let mut events = events(link.call(listen(&caller, everything())).await);
+    note(&mut events).await;
+    result(&link, tool(&caller, "add_tool", json!({ "name": "another" }))).await;
+    note(&mut events).await;
+    let listing = link.list(caller.clone(), Kind::Tool, Age::Fresh).await.unwrap();
+    assert!(listing.find("another").is_some());
+}
+
+#[tokio::test]
+async fn after_a_subscription_that_the_upstream_ended_everything_is_said_to_have_changed_once() {
+    let fixture = Fixture::listening("--http", &["--era", "modern"]);
+    let link = link(&fixture.url);
+    let caller = modern("m");
+    let mut events = events(link.call(listen(&caller, everything())).await);
+    note(&mut events).await;
+    result(&link, tool(&caller, "end_listens", json!({}))).await;
+    assert_eq!(note(&mut events).await.method, Method::ToolsChanged);
+    assert_eq!(note(&mut events).await.method, Method::ResourceUpdated);
+    // It is open again, and exactly one more comes of one more change.
+    result(&link, tool(&caller, "add_tool", json!({ "name": "another" }))).await;
+    assert_eq!(note(&mut events).await.method, Method::ToolsChanged);
+    result(&link, tool(&caller, "touch_resource", json!({ "uri": WATCHED }))).await;
+    assert_eq!(note(&mut events).await.method, Method::ResourceUpdated);
+}
+
+#[tokio::test]
+async fn b082_an_upstream_that_is_away_is_told_of_at_once_and_its_return_is_a_change() {
+    // A port that nobody listens on until the fixture does.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let link = link(&format!("http://127.0.0.1:{port}/mcp"));
+    let caller = modern("m");
+    let mut events = events(link.call(listen(&caller, json!({ "toolsListChanged": true }))).await);
+    assert_eq!(note(&mut events).await.method, Method::Acknowledged);
+    assert_eq!(fault(&link, tool(&caller, "echo", json!({}))).await, "upstream_unreachable");
+    assert!(!link.is_up());
+    let _fixture = Fixture::at("--http", &format!("127.0.0.1:{port}"), &[]);
+    assert_eq!(note(&mut events).await.method, Method::ToolsChanged);
+    assert!(link.is_up());
+    result(&link, tool(&caller, "echo", json!({}))).await;
+}
+
+#[tokio::test]
+async fn an_upstream_that_changed_its_era_is_asked_again_and_served() {
+    let first = Fixture::listening("--http", &["--era", "modern"]);
+    let address = first.url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap().to_owned();
+    let link = link(&first.url);
+    result(&link, tool(&modern("m"), "echo", json!({}))).await;
+    drop(first);
+    // A call that meets the end of a pooled connection may have been carried out, and is not made again for us.
+    let served =
+        async || matches!(outcome(&link, tool(&modern("m"), "echo", json!({}))).await, Outcome::Result(_));
+    let second = Fixture::at("--http", &address, &["--era", "legacy"]);
+    comes_true("the legacy server is spoken to", served).await;
+    assert_eq!(seen(&second, "initialize").await.len(), 1);
+    drop(second);
+    let third = Fixture::at("--http", &address, &["--era", "modern"]);
+    comes_true("the modern server is spoken to", served).await;
+    assert_eq!(seen(&third, "server/discover").await.len(), 1);
+}
