@@ -83,7 +83,9 @@ impl Inner {
         let job = Job::own(&self, &caller, Method::Discover, None);
         let result = self.result_of(&job).await?;
         match hello::discovery(&result) {
-            Ok(Discovery::Modern(about)) => Ok(self.abouts.keep(caller.session.key(), *about)),
+            Ok(Discovery::Modern(about) | Discovery::Both(about)) => {
+                Ok(self.abouts.keep(caller.session.key(), *about))
+            }
             Ok(Discovery::Legacy) => {
                 self.spoken.store(None);
                 let why = "it no longer speaks the version that it spoke".into();

@@ -137,9 +137,10 @@ impl Inner {
         {
             return true;
         }
-        let was = match hop.channel {
-            Some(_) => Spoken::Channel,
-            None => Spoken::Http(hop.version.era()),
+        let was = match (&hop.channel, self.spoken.load().as_deref()) {
+            (Some(_), _) => Spoken::Channel,
+            (None, Some(Spoken::Both)) => Spoken::Both,
+            (None, _) => Spoken::Http(hop.version.era()),
         };
         if trouble.speaks_of_another_era(hop.is_modern()) && !std::mem::replace(&mut tried.reprobed, true) {
             return self.speaks_otherwise(&job.caller, was).await;

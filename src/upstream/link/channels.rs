@@ -13,6 +13,7 @@ use crate::upstream::transport::{Transport, TransportError};
 use crate::wire::Era;
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A channel whose handshake is done.
 pub(super) struct Channel {
@@ -30,11 +31,20 @@ type Openings = Flights<Owner, Result<Arc<Channel>, Trouble>>;
 pub(super) struct Channels {
     negotiated: Mutex<HashMap<Owner, Arc<Channel>>>,
     openings: Arc<Openings>,
+    /// Whether the server speaks both eras: then legacy callers have channels of their own, in their era.
+    both: AtomicBool,
 }
+
+/// Ends the names of owners whose channel is to be legacy, though the server speaks both eras.
+const IN_LEGACY: &str = "\nlegacy";
 
 impl Channels {
     pub(super) fn new() -> Channels {
-        Channels { negotiated: Mutex::new(HashMap::new()), openings: Flights::new() }
+        Channels {
+            negotiated: Mutex::new(HashMap::new()),
+            openings: Flights::new(),
+            both: AtomicBool::new(false),
+        }
     }
 
     /// The owner's channel, if it was negotiated and is not gone.
@@ -59,8 +69,21 @@ impl Inner {
     /// The caller's channel, started and negotiated where there is none.
     pub(super) async fn channel(self: &Arc<Self>, caller: &Arc<Caller>) -> Result<Arc<Channel>, Trouble> {
         let owner = self.owner(caller);
-        let transport = self.dial(&owner).await?;
-        if let Some(channel) = self.channels.get(&owner).filter(|c| Arc::ptr_eq(&c.transport, &transport)) {
+        let channel = self.channel_of(&owner, caller).await?;
+        // What was found out just now may give this caller a channel of its own.
+        match self.owner(caller) {
+            own if own != owner => self.channel_of(&own, caller).await,
+            _ => Ok(channel),
+        }
+    }
+
+    async fn channel_of(
+        self: &Arc<Self>,
+        owner: &Owner,
+        caller: &Arc<Caller>,
+    ) -> Result<Arc<Channel>, Trouble> {
+        let transport = self.dial(owner).await?;
+        if let Some(channel) = self.channels.get(owner).filter(|c| Arc::ptr_eq(&c.transport, &transport)) {
             return Ok(channel);
         }
         let (link, caller, name) = (self.clone(), caller.clone(), owner.clone());
@@ -70,7 +93,7 @@ impl Inner {
             link.watch(name, &channel);
             Ok(channel)
         };
-        self.channels.openings.join(owner, work).await
+        self.channels.openings.join(owner.clone(), work).await
     }
 
     pub(super) fn owner(&self, caller: &Caller) -> Owner {
@@ -79,7 +102,9 @@ impl Inner {
         }
         let capabilities = Declared::of(caller).capabilities;
         let capabilities = String::from_utf8_lossy(&capabilities);
-        format!("{}\n{}\n{capabilities}", caller.profile, caller.principal.identity()).into()
+        let legacy = caller.version.era() == Era::Legacy && self.channels.both.load(Ordering::Relaxed);
+        let era = if legacy { IN_LEGACY } else { "" };
+        format!("{}\n{}\n{capabilities}{era}", caller.profile, caller.principal.identity()).into()
     }
 
     async fn dial(&self, owner: &Owner) -> Result<Arc<dyn Transport>, Trouble> {
@@ -98,14 +123,18 @@ impl Inner {
         owner: &Owner,
         caller: &Arc<Caller>,
     ) -> Result<Channel, Trouble> {
-        let pinned = self.config.era.or(self.reach.channels_era);
+        let by_owner = owner.ends_with(IN_LEGACY).then_some(Era::Legacy);
+        let pinned = self.config.era.or(self.reach.channels_era).or(by_owner);
         if pinned != Some(Era::Legacy) {
             let discovered = self.discover(&transport, caller, self.config.probe_timeout).await;
-            let read = discovered.and_then(|result| {
+            let read: Result<Discovery, Trouble> = discovered.and_then(|result| {
                 hello::discovery(&result).map_err(|why| Trouble::Way(TransportError::Garbage(why)))
             });
+            if pinned.is_none() && matches!(read, Ok(Discovery::Both(_))) {
+                self.channels.both.store(true, Ordering::Relaxed);
+            }
             match read {
-                Ok(Discovery::Modern(about)) => {
+                Ok(Discovery::Modern(about) | Discovery::Both(about)) => {
                     return Ok(Channel::new(transport, Version::MODERN, *about, Kept::default()));
                 }
                 Ok(Discovery::Legacy) if pinned.is_none() => {}

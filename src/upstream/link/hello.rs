@@ -8,6 +8,8 @@ use std::borrow::Cow;
 /// A discovery, as far as it decides what is spoken.
 pub(super) enum Discovery {
     Modern(Box<About>),
+    /// It names versions of both eras: each caller can be served in its own.
+    Both(Box<About>),
     /// It names no modern version that we speak, but a legacy one.
     Legacy,
 }
@@ -27,7 +29,12 @@ pub(super) fn discovery(result: &Raw) -> Result<Discovery, Cow<'static, str>> {
         let private = scope(&view, result) != Some("public");
         let server_info = view.server_info.as_ref().map(|s| result.part(s));
         let about = About { ttl_ms: ttl(&view, result), private, server_info, ..about };
-        return Ok(Discovery::Modern(Box::new(about)));
+        let about = Box::new(about);
+        return Ok(if eras.contains(&Era::Legacy) {
+            Discovery::Both(about)
+        } else {
+            Discovery::Modern(about)
+        });
     }
     match eras.is_empty() {
         true => Err("a discovery with no version in common".into()),
@@ -124,6 +131,8 @@ mod tests {
         let Ok(Discovery::Modern(about)) = modern else { panic!("not modern") };
         assert_eq!((about.ttl_ms, about.private, about.instructions.as_deref()), (5, false, Some("x")));
         assert!(about.server_info.is_some());
+        let both = read(r#"{"supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{}}"#);
+        assert!(matches!(both, Ok(Discovery::Both(_))));
         assert!(declares(&about.capabilities, "tools", Some("listChanged")));
         assert!(!declares(&about.capabilities, "prompts", None));
         assert!(matches!(

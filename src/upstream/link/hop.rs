@@ -34,8 +34,13 @@ impl Inner {
             Some(spoken) => spoken,
             None => self.speak(caller).await?,
         };
-        match (spoken, &self.reach.http) {
-            (Spoken::Http(era), Some(http)) => {
+        let era = match spoken {
+            Spoken::Http(era) => Some(era),
+            Spoken::Both => Some(caller.version.era()),
+            Spoken::Channel => None,
+        };
+        match (era, &self.reach.http) {
+            (Some(era), Some(http)) => {
                 let opened = match era {
                     Era::Modern => None,
                     Era::Legacy => Some(self.opened(caller).await?),

@@ -13,6 +13,9 @@ use crate::wire::{Era, code};
 pub(super) enum Spoken {
     /// Streamable HTTP of this era.
     Http(Era),
+    /// Streamable HTTP of both eras: each caller's own is spoken, for what the eras differ in (questions, levels,
+    /// subscriptions) then passes as it is.
+    Both,
     /// A channel: each has its own handshake, and so its own era.
     Channel,
 }
@@ -89,7 +92,11 @@ impl Inner {
                 Err(trouble) => Err(trouble),
             };
             match found {
-                Ok(Discovery::Modern(about)) => {
+                Ok(Discovery::Both(about)) if self.config.era.is_none() => {
+                    self.abouts.keep(caller.session.key(), *about);
+                    return Ok(Spoken::Both);
+                }
+                Ok(Discovery::Modern(about) | Discovery::Both(about)) => {
                     self.abouts.keep(caller.session.key(), *about);
                     return Ok(Spoken::Http(Era::Modern));
                 }
