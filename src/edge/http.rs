@@ -12,6 +12,7 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Method as Verb, Request, Response, StatusCode, request};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a path names.
 #[derive(Debug, PartialEq, Eq)]
@@ -167,7 +168,7 @@ pub fn malformed(gate: &Gate, refused: &Refused) -> Response<Body> {
 }
 
 /// The whole body, within the limits of size and time.
-async fn received(gate: &Gate, map: &HeaderMap, body: Body) -> Result<Bytes, Response<Body>> {
+async fn received(gate: &Gate, map: &HeaderMap, mut body: Body) -> Result<Bytes, Response<Body>> {
     if !headers::is_json(map) {
         return Err(body::refusal(
             gate,
@@ -178,11 +179,18 @@ async fn received(gate: &Gate, map: &HeaderMap, body: Body) -> Result<Bytes, Res
     let limit = gate.rules.request_bytes;
     let length = map.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|n| n > limit as u64) {
+        // A client that waits for leave to send its body is told at once, and sends none.
+        if !map.contains_key(header::EXPECT) {
+            read_off(body, limit).await;
+        }
         return Err(too_large(gate, limit));
     }
-    match tokio::time::timeout(gate.rules.body_read, Limited::new(body, limit).collect()).await {
+    match tokio::time::timeout(gate.rules.body_read, Limited::new(&mut body, limit).collect()).await {
         Ok(Ok(whole)) => Ok(whole.to_bytes()),
-        Ok(Err(e)) if e.is::<LengthLimitError>() => Err(too_large(gate, limit)),
+        Ok(Err(e)) if e.is::<LengthLimitError>() => {
+            read_off(body, limit).await;
+            Err(too_large(gate, limit))
+        }
         Ok(Err(_)) => Err(body::refusal(gate, StatusCode::BAD_REQUEST, "the body broke off")),
         Err(_) => {
             Err(closing(body::refusal(gate, StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")))
@@ -190,8 +198,20 @@ async fn received(gate: &Gate, map: &HeaderMap, body: Body) -> Result<Bytes, Res
     }
 }
 
+/// What of a body beyond the limit is read before it is refused: so many times the limit, for so long.
+const READ_OFF: usize = 8;
+const READ_OFF_TIME: Duration = Duration::from_secs(5);
+
+/// Reads on and keeps nothing. A connection that closes while bytes of the client are unread is reset, and a client that
+/// writes all before it reads, as most do, would never see why (RFC 9112 9.6).
+async fn read_off(body: Body, limit: usize) {
+    let mut rest = Limited::new(body, limit.saturating_mul(READ_OFF));
+    let all = async { while let Some(Ok(_)) = rest.frame().await {} };
+    let _late_or_done = tokio::time::timeout(READ_OFF_TIME, all).await;
+}
+
 fn too_large(gate: &Gate, limit: usize) -> Response<Body> {
-    // What is left of the body is not read: the connection cannot serve another request.
+    // There may be more of the body still: the connection cannot serve another request.
     closing(body::refusal(
         gate,
         StatusCode::PAYLOAD_TOO_LARGE,

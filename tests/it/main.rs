@@ -3,6 +3,7 @@
 mod arrows;
 mod gateway;
 mod harness;
+mod hostile_client;
 mod stdio_edge;
 mod store;
 mod upstream_channels;

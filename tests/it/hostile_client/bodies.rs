@@ -1,0 +1,99 @@
+//! Bodies that are too large, too slow or broken off.
+
+use super::*;
+use crate::gateway::exchange::{Content, soon};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const MIB: usize = 1 << 20;
+
+/// A good request of exactly `size` bytes.
+fn of_size(client: &Modern, size: usize) -> String {
+    let call = |text: &str| {
+        client.message("1", "tools/call", &format!(r#"{{"name":"echo","arguments":{{"text":"{text}"}}}}"#))
+    };
+    let text = call(&"x".repeat(size - call("").len()));
+    assert_eq!(text.len(), size);
+    text
+}
+
+fn in_chunks(text: String) -> Content {
+    let bytes = Bytes::from(text);
+    let cut: Vec<Bytes> =
+        (0..bytes.len()).step_by(60_000).map(|at| bytes.slice(at..bytes.len().min(at + 60_000))).collect();
+    Content::Chunks(stream::iter(cut).boxed())
+}
+
+#[tokio::test]
+async fn b070_a_body_of_one_byte_more_than_the_limit_is_413_with_and_without_its_length() {
+    let gateway = Gateway::demo(json!({ "limits": { "request_bytes": "64KiB" } }));
+    let client = gateway.modern();
+    let headers = headers_but(&[("mcp-method", Some("tools/call")), ("mcp-name", Some("echo"))]);
+    for size in [64 << 10, (64 << 10) + 1] {
+        for chunked in [false, true] {
+            let text = of_size(&client, size);
+            let content = if chunked { in_chunks(text) } else { Content::from(text) };
+            let answer = client.raw(&headers, content).await;
+            if size <= 64 << 10 {
+                assert_eq!(answer.status, 200, "{size} {chunked}");
+            } else {
+                refused(answer, 413).await;
+            }
+        }
+    }
+    gateway.still_serves().await;
+}
+
+#[tokio::test]
+async fn bodies_of_10_mb_are_413_and_the_answer_is_readable_for_who_sends_all_first() {
+    let gateway = Gateway::demo(json!({}));
+    let client = gateway.modern();
+    let headers = headers_but(&[("mcp-method", Some("tools/call")), ("mcp-name", Some("echo"))]);
+    for _ in 0..3 {
+        refused(client.raw(&headers, of_size(&client, 10 * MIB)).await, 413).await;
+        refused(client.raw(&headers, in_chunks(of_size(&client, 10 * MIB))).await, 413).await;
+    }
+    // A client that reads nothing before it has written everything must not find the connection reset.
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        gateway.address,
+        10 * MIB
+    );
+    let mut socket = TcpStream::connect(gateway.address).await.unwrap();
+    soon("a write", socket.write_all(head.as_bytes())).await.unwrap();
+    soon("a write", socket.write_all(&vec![b' '; 10 * MIB])).await.expect("it is read to its end");
+    let mut said = Vec::new();
+    soon("the answer", socket.read_to_end(&mut said)).await.expect("the connection ends in order");
+    assert!(said.starts_with(b"HTTP/1.1 413 "), "{}", String::from_utf8_lossy(&said));
+    gateway.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_arrive_in_time_is_408_and_one_that_breaks_off_harms_nobody() {
+    let gateway = Gateway::demo(json!({ "timeouts": { "body_read": "300ms" } }));
+    let head = |length: usize| {
+        format!(
+            "POST /mcp HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n",
+            gateway.address
+        )
+    };
+    let mut sockets = Vec::new();
+    for _ in 0..50 {
+        let mut socket = TcpStream::connect(gateway.address).await.unwrap();
+        socket.write_all((head(100) + "{\"jsonrpc\":").as_bytes()).await.unwrap();
+        sockets.push(socket);
+    }
+    gateway.still_serves().await;
+    for mut socket in sockets {
+        let mut said = Vec::new();
+        let _ = soon("the answer to half a body", socket.read_to_end(&mut said)).await;
+        assert!(said.starts_with(b"HTTP/1.1 408 "), "{}", String::from_utf8_lossy(&said));
+    }
+    for _ in 0..50 {
+        let mut socket = TcpStream::connect(gateway.address).await.unwrap();
+        socket.write_all((head(100) + "{\"jsonrpc\":").as_bytes()).await.unwrap();
+    }
+    gateway.still_serves().await;
+}
