@@ -4,6 +4,7 @@ mod arrows;
 mod gateway;
 mod harness;
 mod hostile_client;
+mod legacy_edge;
 mod stdio_edge;
 mod store;
 mod upstream_channels;

@@ -132,6 +132,12 @@ impl Answer {
         serde_json::from_slice(&bytes).unwrap_or_else(|e| panic!("{e} in {bytes:?}"))
     }
 
+    /// The next bytes of the body, as they arrive, comments and all; `None` at its end.
+    pub async fn chunk(&mut self) -> Option<Bytes> {
+        let frame = soon("more of a body", self.body.frame()).await?.ok()?;
+        Some(frame.into_data().unwrap_or_default())
+    }
+
     /// The next event; `None` where the stream ends, by itself or broken.
     pub async fn event(&mut self) -> Option<SseEvent> {
         loop {
