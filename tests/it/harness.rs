@@ -41,6 +41,11 @@ impl Fixture {
         Fixture { process, url }
     }
 
+    pub fn address(&self) -> std::net::SocketAddr {
+        let (_, rest) = self.url.split_once("://").expect("a URL");
+        rest.split('/').next().unwrap_or_default().parse().expect("an address and a port")
+    }
+
     /// The requests that it saw, oldest first (the last 500; bodies are cut at 64 KiB).
     pub async fn seen(&self) -> Vec<serde_json::Value> {
         self.look("/_seen").await.as_array().cloned().unwrap_or_default()
@@ -61,9 +66,7 @@ impl Fixture {
     }
 
     async fn look(&self, path: &str) -> serde_json::Value {
-        let (_, rest) = self.url.split_once("://").expect("a URL");
-        let address = rest.split('/').next().unwrap_or_default().parse().expect("an address and a port");
-        crate::gateway::exchange::request(address, "GET", path, &[], "").await.json().await
+        crate::gateway::exchange::request(self.address(), "GET", path, &[], "").await.json().await
     }
 }
 
