@@ -2,13 +2,24 @@
 //! `Args` and `run`; what a command does lies in the rooms.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
+mod call;
+mod complete;
 pub mod config;
+mod list;
+mod listen;
+mod peer;
+mod probe;
+mod prompt;
+mod read;
 pub mod serve;
 pub mod settings;
+mod show;
 pub mod stdio;
+mod target;
 
 /// The command did what it was asked.
 pub const SUCCESS: u8 = 0;
@@ -16,6 +27,8 @@ pub const SUCCESS: u8 = 0;
 pub const FAILURE: u8 = 1;
 /// The command line or the configuration is wrong; clap uses the same code.
 pub const USAGE: u8 = 2;
+/// The server wants input before it goes on (`--continuation`).
+pub const INPUT_REQUIRED: u8 = 3;
 
 /// A horizontally scaled, hosted MCP gateway.
 #[derive(Debug, Parser)]
@@ -26,6 +39,8 @@ struct Cli {
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed; 2 wrong command line or configuration.";
+const CLIENT_EXIT_CODES: &str = "Exit codes: 0 done; 1 failed (isError, a JSON-RPC error, not reachable); 2 wrong command \
+line; 3 the server wants input: answer with --continuation.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -35,6 +50,27 @@ enum Command {
     /// Serve the gateway on standard input and output
     #[command(after_help = EXIT_CODES)]
     Stdio(stdio::Args),
+    /// Tell what an MCP server is: era, versions, identity, capabilities, timings
+    #[command(after_help = CLIENT_EXIT_CODES, override_usage = "plasm-mcp probe [OPTIONS] URL\n       plasm-mcp probe [OPTIONS] -- COMMAND…")]
+    Probe(Box<probe::Args>),
+    /// List what a server has: tools, prompts, resources, templates
+    #[command(after_help = CLIENT_EXIT_CODES, override_usage = "plasm-mcp list [OPTIONS] URL\n       plasm-mcp list [OPTIONS] -- COMMAND…")]
+    List(Box<list::Args>),
+    /// Call a tool
+    #[command(after_help = CLIENT_EXIT_CODES, override_usage = "plasm-mcp call [OPTIONS] URL TOOL [KEY=VALUE]…\n       plasm-mcp call [OPTIONS] TOOL [KEY=VALUE]… -- COMMAND…")]
+    Call(Box<call::Args>),
+    /// Read a resource
+    #[command(after_help = CLIENT_EXIT_CODES, override_usage = "plasm-mcp read [OPTIONS] URL URI\n       plasm-mcp read [OPTIONS] URI -- COMMAND…")]
+    Read(Box<read::Args>),
+    /// Get a prompt
+    #[command(after_help = CLIENT_EXIT_CODES, override_usage = "plasm-mcp prompt [OPTIONS] URL NAME [KEY=VALUE]…\n       plasm-mcp prompt [OPTIONS] NAME [KEY=VALUE]… -- COMMAND…")]
+    Prompt(Box<prompt::Args>),
+    /// Complete an argument of a prompt or a resource template
+    #[command(after_help = CLIENT_EXIT_CODES, override_usage = "plasm-mcp complete [OPTIONS] URL ARGUMENT=BEGINNING\n       plasm-mcp complete [OPTIONS] ARGUMENT=BEGINNING -- COMMAND…")]
+    Complete(Box<complete::Args>),
+    /// Print a server's notifications until interrupted
+    #[command(after_help = CLIENT_EXIT_CODES, override_usage = "plasm-mcp listen [OPTIONS] URL\n       plasm-mcp listen [OPTIONS] -- COMMAND…")]
+    Listen(Box<listen::Args>),
     /// Check, show or describe a configuration
     #[command(after_help = EXIT_CODES)]
     Config(config::Args),
@@ -54,11 +90,18 @@ pub fn main() -> ExitCode {
         match command {
             Command::Serve(args) => serve::run(args).await,
             Command::Stdio(args) => stdio::run(args).await,
+            Command::Probe(args) => probe::run(*args).await,
+            Command::List(args) => list::run(*args).await,
+            Command::Call(args) => call::run(*args).await,
+            Command::Read(args) => read::run(*args).await,
+            Command::Prompt(args) => prompt::run(*args).await,
+            Command::Complete(args) => complete::run(*args).await,
+            Command::Listen(args) => listen::run(*args).await,
             Command::Config(args) => config::run(args).await,
         }
     });
-    // A read of standard input may never return, and nobody waits for it any more.
-    runtime.shutdown_background();
+    // A read of standard input may never return, and nobody waits for it any more. Tasks are dropped before.
+    runtime.shutdown_timeout(Duration::from_millis(200));
     code
 }
 

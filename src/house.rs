@@ -3,6 +3,8 @@
 mod rules;
 mod upstreams;
 
+pub use upstreams::link;
+
 use crate::config::Config;
 use crate::edge::Gate;
 use crate::edge::listener::{self, Bounds};

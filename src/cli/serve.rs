@@ -1,7 +1,7 @@
 //! `plasm-mcp serve`: the gateway over HTTP.
 
 use super::settings::Settings;
-use crate::config::{LogFormat, Values};
+use crate::config::{Config, LogFormat, Values};
 use crate::house::House;
 use crate::telemetry::logs;
 use std::process::ExitCode;
@@ -33,11 +33,7 @@ pub async fn run(args: Args) -> ExitCode {
         eprintln!("plasm-mcp: {error}");
         return super::USAGE.into();
     }
-    if !args.demo && config.enabled_upstreams().next().is_none() {
-        eprintln!(
-            "warning: no upstreams are configured; give --mcp-json FILE, a configuration with upstreams, or --demo"
-        );
-    }
+    warn_if_empty(&config, args.demo);
     let house = match House::build(&config, args.demo).await {
         Ok(house) => house,
         Err(error) => {
@@ -57,6 +53,15 @@ pub async fn run(args: Args) -> ExitCode {
     house.serve().await;
     signals.abort();
     super::SUCCESS.into()
+}
+
+/// Says on stderr that there is nothing to serve, where there is nothing.
+pub fn warn_if_empty(config: &Config, demo: bool) {
+    if !demo && config.enabled_upstreams().next().is_none() {
+        eprintln!(
+            "warning: no upstreams are configured; give --mcp-json FILE, a configuration with upstreams, or --demo"
+        );
+    }
 }
 
 /// The form of log lines that the configuration names.

@@ -1,6 +1,6 @@
 //! `plasm-mcp stdio`: the gateway on standard input and output. Nothing but the protocol goes to standard output.
 
-use super::serve::form;
+use super::serve::{form, warn_if_empty};
 use super::settings::Settings;
 use crate::config::Values;
 use crate::edge::stdio;
@@ -37,10 +37,9 @@ pub async fn run(args: Args) -> ExitCode {
         Ok(gate) => Arc::new(gate),
         Err(error) => return refused(&error),
     };
+    warn_if_empty(&config, args.demo);
     let Some(mount) = gate.mount("") else {
-        eprintln!(
-            "plasm-mcp: nothing to serve: give --mcp-json FILE, a configuration with upstreams, or --demo"
-        );
+        eprintln!("plasm-mcp: the configuration has no default profile");
         return super::USAGE.into();
     };
     let signals = tokio::spawn(lifecycle.clone().obey_signals(config.drain.budget));

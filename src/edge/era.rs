@@ -24,7 +24,7 @@ pub enum Taken {
 
 /// Decides for a request, notification or response. `method` is `None` for a response.
 pub fn decide(map: &HeaderMap, method: Option<&Method>, params: Option<&Params>) -> Taken {
-    if params.and_then(|p| p.meta.as_ref()).is_some_and(|m| m.is_modern()) {
+    if params.is_some_and(is_modern) {
         return Taken::Modern;
     }
     if method == Some(&Method::Initialize) {
@@ -41,6 +41,11 @@ pub fn decide(map: &HeaderMap, method: Option<&Method>, params: Option<&Params>)
         Ok(v) => Taken::Sessionless(v.unwrap_or(Version::UNSAID)),
         Err(_) => Taken::BadVersion,
     }
+}
+
+/// Whether a message says by its own `_meta` that it is modern: all that decides where there are no headers.
+pub fn is_modern(params: &Params) -> bool {
+    params.meta.as_ref().is_some_and(|meta| meta.is_modern())
 }
 
 /// The version that the header names. Errors: it is given twice and differs, or names nothing that we know.

@@ -78,7 +78,8 @@ fn setting(id: &str, key: &str, why: impl Into<String>) -> StartError {
     StartError::Setting { key: format!("upstreams.{id}{dot}{key}"), why: why.into() }
 }
 
-fn link(id: UpstreamId, upstream: &config::Upstream, config: &Config) -> Result<Link, StartError> {
+/// A link to an upstream as configured. Errors: a setting that cannot be used.
+pub fn link(id: UpstreamId, upstream: &config::Upstream, config: &Config) -> Result<Link, StartError> {
     let mut link = LinkConfig::new(id.clone());
     link.era = match upstream.era {
         Era::Auto => None,

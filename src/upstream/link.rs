@@ -21,12 +21,14 @@ mod kept;
 mod listen;
 mod lists;
 mod local;
+mod meet;
 mod pages;
 mod reach;
 mod sessions;
 mod speak;
 mod trouble;
 
+pub use meet::Met;
 pub use reach::{LinkConfig, Reach};
 
 use crate::mcp::{

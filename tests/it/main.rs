@@ -1,6 +1,7 @@
 //! What crosses rooms, tested against real parts.
 
 mod arrows;
+mod client_commands;
 mod gateway;
 mod harness;
 mod hostile_client;

@@ -184,9 +184,9 @@ fn a_signal_to_end_closes_subscriptions_and_exits_0_though_the_input_stays_open(
 }
 
 #[test]
-fn with_nothing_to_serve_it_says_so_on_stderr_and_exits_2() {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_plasm-mcp")).arg("stdio").stdin(Stdio::null()).output().unwrap();
-    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(2), &b""[..]));
+fn with_nothing_to_serve_it_says_so_on_stderr_alone() {
+    let output = Command::new(env!("CARGO_BIN_EXE_plasm-mcp")).arg("stdio").stdin(Stdio::null()).output();
+    let output = output.unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b""[..]));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--demo"));
 }

@@ -6,12 +6,12 @@ use super::calls::{Called, Calls};
 use super::legacy::Legacy;
 use super::pipe::Pipe;
 use crate::edge::answer;
+use crate::edge::era::is_modern;
 use crate::edge::gate::{Gate, Mount};
 use crate::edge::modern_headers::Misformed;
 use crate::mcp::{Note, Outcome, Reason};
 use crate::wire::envelope::{self, Body};
 use crate::wire::meta::VERSION;
-use crate::wire::params::Params;
 use crate::wire::{Message, Method, Notification, Refused, Request, code};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::{StreamExt, stream};
@@ -220,10 +220,6 @@ impl Talk {
             drop(place);
         });
     }
-}
-
-fn is_modern(params: &Params) -> bool {
-    params.meta.as_ref().is_some_and(|meta| meta.is_modern())
 }
 
 /// The answer to a text that is no message.
