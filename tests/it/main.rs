@@ -6,6 +6,7 @@ mod gateway;
 mod harness;
 mod hostile_client;
 mod legacy_edge;
+mod lossless;
 mod stdio_edge;
 mod store;
 mod upstream_channels;

@@ -112,6 +112,11 @@ pub async fn request(
     }
 }
 
+#[derive(serde::Deserialize)]
+struct Kind {
+    method: Option<serde::de::IgnoredAny>,
+}
+
 impl Answer {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().expect("headers of ours are ASCII"))
@@ -172,8 +177,9 @@ impl Answer {
         }
         loop {
             let data = self.data().await.expect("a stream ends with its response");
-            let message: Value = serde_json::from_slice(&data).expect("messages are JSON");
-            if message.get("method").is_none() {
+            // No tree: some messages hold what a tree cannot.
+            let kind: Kind = serde_json::from_slice(&data).expect("messages are JSON");
+            if kind.method.is_none() {
                 return data;
             }
         }
