@@ -45,7 +45,8 @@ use health::Health;
 use lists::Lists;
 use sessions::Sessions;
 use speak::Spoken;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trouble::Trouble;
@@ -60,6 +61,8 @@ struct Inner {
     reach: Reach,
     /// What the upstream speaks, once it is known.
     spoken: ArcSwapOption<Spoken>,
+    /// When it was last asked again whether something else is spoken.
+    probed_again: Mutex<Option<Instant>>,
     probes: Arc<Flights<(), Result<Spoken, Trouble>>>,
     abouts: Abouts,
     sessions: Sessions,
@@ -76,6 +79,7 @@ impl Link {
     pub fn new(config: LinkConfig, reach: Reach) -> Link {
         let inner = Inner {
             spoken: ArcSwapOption::empty(),
+            probed_again: Mutex::new(None),
             probes: Flights::new(),
             abouts: Abouts::new(),
             sessions: Sessions::new(),

@@ -2,8 +2,10 @@
 
 mod calls;
 mod changes;
+mod channels;
 mod hostile;
 mod lists;
+mod manners;
 mod sessions;
 
 use crate::harness::Fixture;

@@ -11,7 +11,7 @@ use crate::wire::{Era, Id, Message, Raw, code, headers, param_headers};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// How often a request that may be repeated is sent again after a failure of the way.
 const AGAIN: u32 = 2;
@@ -82,7 +82,8 @@ impl Inner {
                 let why = "it failed too often of late; it is asked again soon".into();
                 return Err(Reason::Unreachable { upstream: self.id().clone(), why }.into());
             }
-            let hop = match self.hop(&job.caller).await {
+            let hop = timeout_at(job.deadline, self.hop(&job.caller)).await;
+            let hop = match hop.unwrap_or(Err(Trouble::Way(TransportError::Timeout))) {
                 Ok(hop) => hop,
                 Err(trouble) => {
                     // Nothing of the request was sent yet.
@@ -95,8 +96,10 @@ impl Inner {
                     return Err(self.failed(trouble, true));
                 }
             };
-            let headers = self.param_headers(job, &hop, false).await;
-            let level = self.level(job, &hop).await;
+            // Where these take too long, what is left of the time is the request's own to fail in.
+            let headers = timeout_at(job.deadline, self.param_headers(job, &hop, false)).await;
+            let headers = headers.unwrap_or_default();
+            let level = timeout_at(job.deadline, self.level(job, &hop)).await.unwrap_or_default();
             let outgoing = self.dress(job, hop.is_modern(), level.as_deref());
             let route = self.route(&job.caller, &hop, headers);
             let id = outgoing.id.clone();
@@ -104,13 +107,16 @@ impl Inner {
                 Ok(answered) => {
                     self.is_well();
                     match refused_in(&answered) {
-                        Some(error) if self.may_differ(job, &hop, &mut tried, &error).await => continue,
+                        Some(error) if Box::pin(self.may_differ(job, &hop, &mut tried, &error)).await => {
+                            continue;
+                        }
                         _ => return Ok(Begun { answered, hop, route, id }),
                     }
                 }
                 Err(error) => Trouble::Way(error),
             };
-            if !self.another_try(job, &hop, &mut tried, &trouble).await {
+            // What seldom happens is kept out of the future that every call moves about.
+            if !Box::pin(self.another_try(job, &hop, &mut tried, &trouble)).await {
                 return Err(self.failed(trouble, job.method.is_safe()));
             }
         }
@@ -194,7 +200,8 @@ impl Inner {
             }
             let listed = self.clone().list(job.caller.clone(), Kind::Tool, Age::Known).await;
             if let Err(fault) = listed {
-                tracing::debug!(upstream = %self.id(), ?fault, "a tool is called without knowing its list");
+                let why = word(&fault);
+                tracing::debug!(upstream = %self.id(), why, "a tool is called without knowing its list");
                 return Vec::new();
             }
             return Box::pin(self.param_headers(job, hop, true)).await;
@@ -221,11 +228,11 @@ impl Inner {
             if modern || job.own || job.caller.session.id().is_none() {
                 return None;
             }
-            return self.kept(&job.caller).await.ok()?.kept.level.clone();
+            return self.kept(&job.caller).await.ok()?.level;
         }
         if modern && let Some(meta) = &job.params.meta {
             let wanted = job.params.string(&meta.log_level)?.into_owned();
-            self.set_level(&job.caller, hop, &wanted).await;
+            Box::pin(self.set_level(&job.caller, hop, &wanted)).await;
         }
         None
     }
@@ -253,6 +260,14 @@ impl Inner {
             None => self.abouts.hello(),
         };
         about.is_some_and(|about| hello::declares(&about.capabilities, name, flag))
+    }
+}
+
+/// A fault in a word, for logs: what an upstream wrote stays out of them.
+pub(super) fn word(fault: &Fault) -> &'static str {
+    match fault {
+        Fault::Upstream(_) => "upstream_error",
+        Fault::Ours(reason) => reason.word(),
     }
 }
 

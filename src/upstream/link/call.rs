@@ -10,7 +10,7 @@ impl Inner {
         match call.method {
             Method::Listen => self.listen(call),
             Method::Ping | Method::SetLevel | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe => {
-                self.keep_and_pass(call).await
+                Box::pin(self.keep_and_pass(call)).await
             }
             _ => self.pass(call).await,
         }

@@ -5,6 +5,7 @@ use crate::upstream::transport::UpstreamSessionId;
 use crate::wire::{Era, Version};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 /// The kept state as it is stored. Keys are short, for there are many of them.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -60,12 +61,14 @@ pub(super) struct Opened {
     pub(super) session: Option<UpstreamSessionId>,
     /// What the store holds: the witness for the next compare-and-set.
     pub(super) was: Option<Bytes>,
+    /// When it was read or written.
+    pub(super) at: Instant,
 }
 
 impl Opened {
     pub(super) fn of(was: Option<Bytes>) -> Opened {
         let kept = Kept::read(was.as_ref());
-        Opened { version: kept.version(), session: kept.session(), kept, was }
+        Opened { version: kept.version(), session: kept.session(), kept, was, at: Instant::now() }
     }
 
     /// Replaces what is kept for `caller` where it still is `was`; `None` where another was quicker.

@@ -2,7 +2,7 @@
 //! nothing: after a gap everything asked for is said to have changed.
 
 use super::ask::Asks;
-use super::begin::{Begun, Job};
+use super::begin::{Begun, Job, word};
 use super::filter::Filter;
 use super::health::{jittered, pause};
 use super::hop::Hop;
@@ -100,7 +100,8 @@ impl Standing {
                     }
                 }
                 Err(fault) => {
-                    tracing::debug!(upstream = %self.link.id(), ?fault, "a standing call has no connection");
+                    let why = word(&fault);
+                    tracing::debug!(upstream = %self.link.id(), why, "a standing call has no connection");
                     if !std::mem::replace(&mut self.begun, true) {
                         // Nothing is known of it now; when it is back, everything will be said to have changed.
                         self.note(Method::Acknowledged, self.asked.acknowledged(), None).await?;
@@ -296,7 +297,10 @@ impl Standing {
             let method = Method::ResourcesSubscribe;
             match handshake::set(&hop.transport, route, method, "uri", uri, within).await {
                 Ok(_) => fresh.push(uri.clone()),
-                Err(trouble) => tracing::debug!(upstream = %self.link.id(), ?trouble, "not subscribed"),
+                Err(trouble) => {
+                    let code = trouble.code();
+                    tracing::debug!(upstream = %self.link.id(), code, "a resource was not subscribed to");
+                }
             }
         }
         if !fresh.is_empty() {

@@ -67,7 +67,10 @@ impl Inner {
                     tracing::debug!(upstream = %self.id(), %away, "a log level was not kept");
                 }
             }
-            Err(trouble) => tracing::debug!(upstream = %self.id(), ?trouble, "a log level was not set"),
+            Err(trouble) => {
+                let code = trouble.code();
+                tracing::debug!(upstream = %self.id(), code, "a log level was not set");
+            }
         }
     }
 

@@ -11,10 +11,15 @@ use crate::mcp::Reason;
 use crate::upstream::transport::{Route, Transport};
 use moka::sync::Cache;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Callers that this pod remembers without asking the store, and for how long after their last call.
 const REMEMBERED: u64 = 100_000;
 const IDLE: Duration = Duration::from_secs(30 * 60);
+/// After so long the store is asked again: it forgets what nobody reads.
+const RECHECK: Duration = Duration::from_secs(60);
+/// What the winner of a race wrote may take so long to be seen here.
+const SETTLE: Duration = Duration::from_millis(10);
 /// Rounds of a race for a caller's state, each lost to somebody who won it.
 const ROUNDS: u32 = 5;
 
@@ -43,9 +48,23 @@ impl Inner {
     pub(super) async fn opened(self: &Arc<Self>, caller: &Arc<Caller>) -> Result<Arc<Opened>, Trouble> {
         let key = self.key(caller);
         match self.sessions.known.get(&key).filter(|opened| opened.version.is_some()) {
-            Some(opened) => Ok(opened),
+            Some(opened) if opened.at.elapsed() < RECHECK || self.config.stateless => Ok(opened),
+            Some(opened) => Ok(Box::pin(self.rechecked(key, caller, opened)).await),
             None => self.open(key, caller, None).await,
         }
+    }
+
+    /// Reads again what the store holds of an open session: that keeps it alive there, and shows what another pod made
+    /// of it. With the store away, or without its record, what is known holds.
+    async fn rechecked(&self, key: Arc<str>, caller: &Arc<Caller>, known: Arc<Opened>) -> Arc<Opened> {
+        let was = caller.session.load(self.id()).await.ok().flatten();
+        let read = Opened::of(was);
+        let opened = match read.version {
+            Some(_) => Arc::new(read),
+            None => Arc::new(Opened { at: Instant::now(), ..(*known).clone() }),
+        };
+        self.sessions.known.insert(key, opened.clone());
+        opened
     }
 
     /// A session in place of `used`, which the upstream does not know any more.
@@ -110,7 +129,10 @@ impl Inner {
             match Opened::swap(caller, self.id(), before.was, &kept).await {
                 Ok(Some(opened)) => return Ok(opened),
                 // Another pod was quicker, or the caller's session ended: what we opened is nobody's.
-                Ok(None) => self.close(&http, route),
+                Ok(None) => {
+                    self.close(&http, route);
+                    tokio::time::sleep(SETTLE).await;
+                }
                 Err(away) => {
                     self.close(&http, route);
                     return Err(away.into());
@@ -127,7 +149,7 @@ impl Inner {
         let uris = kept.uris.iter().map(|uri| (Method::ResourcesSubscribe, "uri", uri));
         for (method, key, value) in levels.chain(uris) {
             if let Err(trouble) = handshake::set(http, route.clone(), method, key, value, within).await {
-                tracing::warn!(upstream = %self.id(), ?trouble, key, "not set again in a new session");
+                tracing::warn!(upstream = %self.id(), code = trouble.code(), key, "not set again in a new session");
             }
         }
     }
@@ -142,15 +164,9 @@ impl Inner {
     }
 
     /// What is kept for a caller whose upstream keeps nothing (modern).
-    pub(super) async fn kept(self: &Arc<Self>, caller: &Arc<Caller>) -> Result<Arc<Opened>, Reason> {
-        let key = caller.session.key();
-        if let Some(opened) = self.sessions.known.get(key) {
-            return Ok(opened);
-        }
+    pub(super) async fn kept(&self, caller: &Arc<Caller>) -> Result<Kept, Reason> {
         let was = caller.session.load(self.id()).await.map_err(|_| Reason::StoreAway)?;
-        let opened = Arc::new(Opened::of(was));
-        self.sessions.known.insert(key.clone(), opened.clone());
-        Ok(opened)
+        Ok(Kept::read(was.as_ref()))
     }
 
     /// Changes what is kept for a caller. It is lost, not wrong, where too many change it at once.

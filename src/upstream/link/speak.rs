@@ -7,6 +7,11 @@ use super::{Arc, Caller, Inner};
 use crate::mcp::Reason;
 use crate::upstream::transport::TransportError;
 use crate::wire::{Era, code};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The least time between two looks for another era.
+const BETWEEN: Duration = Duration::from_secs(5);
 
 /// What is spoken with an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,11 +81,22 @@ impl Inner {
         if now.is_some_and(|now| now != was) {
             return true;
         }
-        if self.config.era.is_some() || was == Spoken::Channel {
+        if self.config.era.is_some() || was == Spoken::Channel || !self.may_probe_again() {
             return false;
         }
         tracing::info!(upstream = %self.id(), ?was, "an upstream no longer speaks what it spoke; asking again");
         self.speak(caller).await.is_ok_and(|now| now != was)
+    }
+
+    /// What looks like evidence may be an upstream's way to refuse: it is followed once in a while.
+    fn may_probe_again(&self) -> bool {
+        let mut last = self.probed_again.lock().expect("no holder of a time panics");
+        let now = Instant::now();
+        let may = last.is_none_or(|last| now >= last + BETWEEN);
+        if may {
+            *last = Some(now);
+        }
+        may
     }
 
     async fn probe(self: &Arc<Self>, caller: &Arc<Caller>) -> Result<Spoken, Trouble> {

@@ -55,7 +55,13 @@ impl Trouble {
                 code == i64::from(code::UNSUPPORTED_VERSION)
                     || !known && matches!(self, Trouble::Way(TransportError::Refused { .. }))
             }
-            (Some(code), false) => is_modern_code(code),
+            // A modern server misses what each request must bear, and says so by the general code; legacy servers
+            // give it with status 200.
+            (Some(code), false) => {
+                is_modern_code(code)
+                    || code == i64::from(code::INVALID_PARAMS)
+                        && matches!(self, Trouble::Way(TransportError::Refused { status: 400, .. }))
+            }
             (None, _) => {
                 matches!(self, Trouble::Way(TransportError::Refused { status: 400 | 404..=406 | 415, .. }))
             }
@@ -125,6 +131,7 @@ mod tests {
             (Trouble::Said(Raw::trusted(r#"{"code":-32000,"message":"of a tool"}"#)), true, false),
             // A legacy one:
             (refused(400, Some(r#"{"code":-32020,"message":""}"#)), false, true),
+            (refused(400, Some(r#"{"code":-32602,"message":""}"#)), false, true),
             (refused(400, Some(r#"{"code":-32000,"message":""}"#)), false, false),
             (refused(405, None), false, true),
             (Trouble::Way(TransportError::Timeout), false, false),
