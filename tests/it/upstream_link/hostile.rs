@@ -49,7 +49,7 @@ async fn serve(mut socket: TcpStream, manner: Manner) {
                     Answer::Close(bytes) => drop(socket.write_all(&bytes).await),
                     Answer::Hang(bytes) => {
                         socket.write_all(&bytes).await.ok();
-                        socket.read(&mut [0]).await.ok();
+                        socket.read_exact(&mut [0]).await.ok();
                     }
                     Answer::Endless => {
                         socket.write_all(STREAM.as_bytes()).await.ok();
