@@ -13,7 +13,7 @@ mod pooled;
 mod queue;
 
 pub use asks::{Answered, Asking};
-pub use calls::{Called, Cancelled};
+pub use calls::{Called, Calls, Cancelled};
 pub use facts::{Facts, TooLarge, Transport};
 pub use follow::{Follower, Frame, Resumed};
 pub use listen::Listener;

@@ -1,12 +1,14 @@
 //! What a legacy client says of itself in `initialize`.
 
-use crate::mcp::{Client, Reason};
+use super::answer;
+use crate::mcp::{Client, Outcome, Reason};
 use crate::wire::params::Params;
-use crate::wire::{Version, json};
+use crate::wire::{Id, Method, Version, envelope, json};
+use bytes::Bytes;
 
 /// The version that is negotiated and the client as it describes itself (2025-11-25 lifecycle, *Initialization*).
 /// Errors: no version is asked for. A client without a description or capabilities is taken as it is.
-pub fn read(params: &Params) -> Result<(Version, Client), Reason> {
+fn read(params: &Params) -> Result<(Version, Client), Reason> {
     let text = params.raw.text();
     let members = json::lax_members(text, 0).unwrap_or_default();
     let find = |key: &str| members.iter().find(|m| m.is(key)).map(|m| m.value.clone());
@@ -20,6 +22,15 @@ pub fn read(params: &Params) -> Result<(Version, Client), Reason> {
     let client =
         Client { info: object("clientInfo"), capabilities: object("capabilities"), ..Client::default() };
     Ok((Version::negotiate(&asked), client))
+}
+
+/// As [`read`]. Errors: the answer to the request of this id.
+pub fn heard(params: &Params, id: &Id) -> Result<(Version, Client), Bytes> {
+    read(params).map_err(|reason| {
+        let outcome = Outcome::Error(reason.into());
+        let rendered = answer::render(Version::NEWEST_LEGACY, &Method::Initialize, outcome);
+        envelope::write_response(Some(id), rendered.as_ref())
+    })
 }
 
 #[cfg(test)]

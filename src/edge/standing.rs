@@ -2,27 +2,45 @@
 //! subscribes to more or less, so that nothing is missed in between.
 
 use super::dispatch::Events;
-use crate::mcp::{Backend, Call, Event};
+use crate::mcp::{Backend, Call, Caller, Event};
+use crate::wire::params::Params;
 use crate::wire::{Method, Raw};
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// The pause before a call that ended by itself is made again; doubled each time nothing came of it.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Longer than any stream is held; a deadline must be a time.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The filter of a legacy client, which gets every kind of list change unasked, and news of these URIs.
-pub fn filter<'a>(uris: impl IntoIterator<Item = &'a str>) -> Raw {
+/// The standing call of a legacy client, which gets every kind of list change unasked, and news of these URIs.
+pub fn call<'a>(
+    caller: Arc<Caller>,
+    uris: impl IntoIterator<Item = &'a str>,
+    cancel: CancellationToken,
+) -> Call {
     let uris: Vec<&str> = uris.into_iter().collect();
-    Raw::of(&serde_json::json!({"notifications": {
+    let filter = Raw::of(&serde_json::json!({"notifications": {
         "toolsListChanged": true,
         "promptsListChanged": true,
         "resourcesListChanged": true,
         "resourceSubscriptions": uris,
-    }}))
+    }}));
+    Call {
+        caller,
+        method: Method::Listen,
+        params: Params::read(filter).expect("an object of our own making reads"),
+        progress: None,
+        resume: None,
+        cancel,
+        deadline: Instant::now() + FOREVER,
+    }
 }
 
 /// The notes and asks of a standing call. `call` makes it by what is subscribed to now; `changed` tells that this is no
@@ -123,10 +141,8 @@ mod tests {
         let (backend, mut opened) = Scripted::new("up");
         let (wanted, changed) = watch::channel(Vec::<&str>::new());
         let uris = changed.clone();
-        let call = move || {
-            let filter = filter(uris.borrow().iter().copied()).to_bytes();
-            scripted::call(Method::Listen, std::str::from_utf8(&filter).unwrap())
-        };
+        let call =
+            move || super::call(scripted::caller(), uris.borrow().iter().copied(), CancellationToken::new());
         let mut told = events(Arc::new(backend), call, changed);
         // The stream moves while it is read; the script runs beside it.
         let first = async {

@@ -2,7 +2,6 @@
 //! the session that `initialize` began. Knows no process: whoever has two byte streams can be served.
 
 mod asks;
-mod calls;
 mod legacy;
 mod pipe;
 mod run;

@@ -1,4 +1,4 @@
-//! The calls that run in a session here, by the id that the client gave them, so that it can cancel them.
+//! The calls that run for one client here, by the id that the client gave them, so that it can cancel them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -9,15 +9,16 @@ use tokio_util::sync::CancellationToken;
 use super::{LiveSession, lock};
 use crate::wire::Id;
 
-#[derive(Default)]
-pub(super) struct Calls {
+/// The calls of one client: of a session, or of a pipe. Clones share them.
+#[derive(Clone, Default)]
+pub struct Calls {
     /// By the id's token, for `7` and `"7"` are two ids. Clients that repeat an id have several calls under it.
-    running: Mutex<HashMap<Bytes, Vec<CancellationToken>>>,
+    running: Arc<Mutex<HashMap<Bytes, Vec<CancellationToken>>>>,
 }
 
 /// A call that runs; it can be cancelled until this is dropped.
 pub struct Called {
-    session: Arc<LiveSession>,
+    calls: Calls,
     id: Bytes,
     cancel: CancellationToken,
 }
@@ -33,19 +34,18 @@ pub enum Cancelled {
     Unknown,
 }
 
-impl LiveSession {
-    /// A call begins.
-    pub fn begin(self: &Arc<Self>, id: &Id) -> Called {
-        let cancel = self.ended().child_token();
+impl Calls {
+    /// A call begins, and ends with `cancel` at the latest.
+    pub fn begin(&self, id: &Id, cancel: CancellationToken) -> Called {
         // Copied, so that the id does not keep the whole request.
         let id = Bytes::copy_from_slice(id.token());
-        lock(&self.calls.running).entry(id.clone()).or_default().push(cancel.clone());
-        Called { session: self.clone(), id, cancel }
+        lock(&self.running).entry(id.clone()).or_default().push(cancel.clone());
+        Called { calls: self.clone(), id, cancel }
     }
 
     /// The client cancels the call of this id: its JSON token, as it stands in the notification.
     pub fn cancel(&self, id: &[u8]) -> Cancelled {
-        match lock(&self.calls.running).get(id).map(Vec::as_slice) {
+        match lock(&self.running).get(id).map(Vec::as_slice) {
             Some([one]) => {
                 one.cancel();
                 Cancelled::Done
@@ -56,20 +56,28 @@ impl LiveSession {
     }
 }
 
+impl LiveSession {
+    /// A call of this session begins.
+    pub fn begin(&self, id: &Id) -> Called {
+        self.calls.begin(id, self.ended().child_token())
+    }
+
+    /// As [`Calls::cancel`], for the calls of this session.
+    pub fn cancel(&self, id: &[u8]) -> Cancelled {
+        self.calls.cancel(id)
+    }
+}
+
 impl Called {
     /// Cancelled when the client says so, and when the session ends.
     pub fn token(&self) -> &CancellationToken {
         &self.cancel
     }
-
-    pub fn session(&self) -> &Arc<LiveSession> {
-        &self.session
-    }
 }
 
 impl Drop for Called {
     fn drop(&mut self) {
-        let mut running = lock(&self.session.calls.running);
+        let mut running = lock(&self.calls.running);
         if let Some(same) = running.get_mut(&self.id) {
             same.retain(|token| *token != self.cancel);
             if same.is_empty() {

@@ -225,6 +225,21 @@ pub fn write_response(id: Option<&Id>, outcome: Result<&Raw, &Raw>) -> Bytes {
     out.freeze()
 }
 
+/// Writes messages that are written already as one batch (2025-03-26 only).
+pub fn write_batch(messages: &[Bytes]) -> Bytes {
+    let size = messages.iter().map(|message| message.len() + 1).sum::<usize>();
+    let mut out = BytesMut::with_capacity(2 + size);
+    out.put_u8(b'[');
+    for (n, message) in messages.iter().enumerate() {
+        if n > 0 {
+            out.put_u8(b',');
+        }
+        out.put_slice(message);
+    }
+    out.put_u8(b']');
+    out.freeze()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

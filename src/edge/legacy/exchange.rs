@@ -8,7 +8,7 @@ use crate::mcp::{Ask, Call, Event, Outcome, Reason, Reply};
 use crate::session::{Asking, Called, ChangeError, Follower, LiveSession, Outlet, SessionEnded};
 use crate::wire::params::Params;
 use crate::wire::{Method, Raw, Request, envelope, json};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, SelectAll};
 use futures_util::{StreamExt, stream::select_all};
 use http::StatusCode;
@@ -352,7 +352,11 @@ impl Exchange {
             }
             None => {
                 let status = if self.takes.batch { StatusCode::OK } else { self.status };
-                let body = if self.takes.batch { array(&self.done) } else { self.done.swap_remove(0) };
+                let body = if self.takes.batch {
+                    envelope::write_batch(&self.done)
+                } else {
+                    self.done.swap_remove(0)
+                };
                 self.give(Answer::Whole(status, body));
                 Ok(())
             }
@@ -399,18 +403,4 @@ fn level(params: &Params) -> Option<String> {
     let text = params.raw.text();
     let member = json::lax_members(text, 0).ok()?.into_iter().find(|member| member.is("level"))?;
     json::string(text, &member.value).map(|level| level.into_owned())
-}
-
-fn array(messages: &[Bytes]) -> Bytes {
-    let mut out =
-        BytesMut::with_capacity(2 + messages.iter().map(|message| message.len() + 1).sum::<usize>());
-    out.put_u8(b'[');
-    for (n, message) in messages.iter().enumerate() {
-        if n > 0 {
-            out.put_u8(b',');
-        }
-        out.put_slice(message);
-    }
-    out.put_u8(b']');
-    out.freeze()
 }

@@ -17,14 +17,8 @@ use std::sync::Arc;
 /// What `initialize` says, with the version that it gets. Negotiation goes by the body alone, whatever the headers say.
 /// Error: the whole answer.
 pub fn read(params: &Params, map: &HeaderMap, id: &Id) -> Result<(Version, Client), Bytes> {
-    match edge::hello::read(params) {
-        Ok((version, client)) => Ok((version, Client { user_agent: peer::user_agent(map), ..client })),
-        Err(reason) => {
-            let outcome = Outcome::Error(reason.into());
-            let rendered = answer::render(Version::NEWEST_LEGACY, &Method::Initialize, outcome);
-            Err(envelope::write_response(Some(id), rendered.as_ref()))
-        }
-    }
+    let (version, client) = edge::hello::heard(params, id)?;
+    Ok((version, Client { user_agent: peer::user_agent(map), ..client }))
 }
 
 /// Begins a session over Streamable HTTP.

@@ -3,22 +3,19 @@
 
 use super::peer::Peer;
 use crate::edge::standing;
-use crate::mcp::{Ask, Call, Caller, Event};
+use crate::mcp::{Ask, Event};
 use crate::session::{Asking, Attending, LiveSession};
-use crate::wire::params::Params;
 use crate::wire::{Method, Raw, envelope};
 use futures_util::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 /// How long the call outlives the last stream: what comes meanwhile waits for the next one.
 const LINGER: Duration = Duration::from_secs(30);
 /// How long a client may take to answer a question that belongs to no call.
 const ASK_LIFE: Duration = Duration::from_secs(600);
-/// Longer than any stream is held; a deadline must be a time.
-const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Sees to it that what concerns the session reaches its open streams. To be called when one has been opened.
 pub fn attend(peer: &Peer) {
@@ -67,7 +64,11 @@ impl Standing {
     async fn attend(&mut self, session: &Arc<LiveSession>) -> End {
         let mut alone = std::pin::pin!(alone(session.listeners()));
         let (holder, caller) = (session.clone(), self.peer.caller.clone());
-        let call = move || call(caller.clone(), &holder);
+        let call = move || {
+            let facts = holder.facts();
+            let uris = facts.subscriptions.iter().map(|uri| &**uri);
+            standing::call(caller.clone(), uris, holder.ended().child_token())
+        };
         let backend = self.peer.mount.backend.clone();
         let mut events = standing::events(backend, call, session.subscriptions_changed());
         loop {
@@ -110,20 +111,5 @@ async fn alone(mut listeners: watch::Receiver<usize>) {
         if timeout(LINGER, listeners.wait_for(|open| *open > 0)).await.is_err() {
             return;
         }
-    }
-}
-
-/// For all lists and what the session subscribed to by now.
-fn call(caller: Arc<Caller>, session: &LiveSession) -> Call {
-    let filter = standing::filter(session.facts().subscriptions.iter().map(|uri| &**uri));
-    Call {
-        caller,
-        method: Method::Listen,
-        // An object always reads.
-        params: Params::read(filter).unwrap_or_else(|_| Params::none()),
-        progress: None,
-        resume: None,
-        cancel: session.ended().child_token(),
-        deadline: Instant::now() + FOREVER,
     }
 }

@@ -2,22 +2,17 @@
 
 use super::asks::Asked;
 use super::talk::Talk;
-use crate::edge::{answer, dispatch, hello, standing};
-use crate::mcp::{Call, Caller, Event, Kept, Outcome};
-use crate::wire::params::Params;
-use crate::wire::{Method, Request, Version, envelope};
+use crate::edge::{dispatch, hello, standing};
+use crate::mcp::{Caller, Event, Kept, Outcome};
+use crate::wire::{Method, Request, envelope};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Longer than any pipe lives: a standing call has no deadline.
-const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// URIs that one client may subscribe to.
 const SUBSCRIPTIONS: usize = 10_000;
 
@@ -34,11 +29,7 @@ pub struct Legacy {
 impl Legacy {
     /// What `initialize` begins. Errors: the answer to one that says no version.
     pub fn begin(talk: &Talk, request: &Request) -> Result<Arc<Legacy>, Bytes> {
-        let (version, client) = hello::read(&request.params).map_err(|reason| {
-            let outcome = Outcome::Error(reason.into());
-            let rendered = answer::render(Version::NEWEST_LEGACY, &request.method, outcome);
-            envelope::write_response(Some(&request.id), rendered.as_ref())
-        })?;
+        let (version, client) = hello::heard(&request.params, &request.id)?;
         let key = format!("stdio-{}", SESSIONS.fetch_add(1, Ordering::Relaxed));
         let caller = Caller {
             principal: talk.gate.anonymous.clone(),
@@ -82,7 +73,10 @@ impl Legacy {
         let changed = self.subscribed.subscribe();
         let call = {
             let (caller, uris, cancel) = (self.caller.clone(), changed.clone(), self.ended.clone());
-            move || standing_call(caller.clone(), &uris.borrow(), cancel.child_token())
+            move || {
+                let uris = uris.borrow();
+                standing::call(caller.clone(), uris.iter().map(|uri| &**uri), cancel.child_token())
+            }
         };
         let mut events = standing::events(talk.mount.backend.clone(), call, changed);
         talk.tasks.clone().spawn(async move {
@@ -105,18 +99,5 @@ impl Legacy {
                 () = legacy.ended.cancelled() => {}
             }
         });
-    }
-}
-
-fn standing_call(caller: Arc<Caller>, uris: &BTreeSet<Arc<str>>, cancel: CancellationToken) -> Call {
-    let filter = standing::filter(uris.iter().map(|uri| &**uri));
-    Call {
-        caller,
-        method: Method::Listen,
-        params: Params::read(filter).expect("the filter is an object of our own making"),
-        progress: None,
-        resume: None,
-        cancel,
-        deadline: Instant::now() + NEVER,
     }
 }

@@ -1,13 +1,13 @@
 //! One request from its call to its answer.
 
 use super::asks::{Asked, cancelled};
-use super::calls::Called;
 use super::legacy::Legacy;
 use super::talk::Talk;
 use crate::edge::modern_headers::{self, Misformed};
 use crate::edge::writer::Writer;
 use crate::edge::{dispatch, modern};
 use crate::mcp::{Call, Caller, Event, Outcome, Reason};
+use crate::session::Called;
 use crate::wire::{Era, Method, Request};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -37,13 +37,13 @@ impl Talk {
             method: request.method,
             params: request.params,
             resume: None,
-            cancel: called.cancel.clone(),
+            cancel: called.token().clone(),
             deadline: Instant::now() + self.gate.rules.call,
         };
         let write = Writer::new(&call, id);
-        let answer = called.cancel.run_until_cancelled(self.run(call, legacy, write)).await;
+        let answer = called.token().run_until_cancelled(self.run(call, legacy, write)).await;
         // A backend may be as quick to say that it was cancelled.
-        answer.filter(|_| !called.cancel.is_cancelled())
+        answer.filter(|_| !called.token().is_cancelled())
     }
 
     fn modern_caller(&self, request: &Request) -> Result<Arc<Caller>, Misformed> {

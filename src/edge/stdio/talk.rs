@@ -2,7 +2,6 @@
 //! ordered by who says it.
 
 use super::asks::Asks;
-use super::calls::{Called, Calls};
 use super::legacy::Legacy;
 use super::pipe::Pipe;
 use crate::edge::answer;
@@ -10,10 +9,11 @@ use crate::edge::era::is_modern;
 use crate::edge::gate::{Gate, Mount};
 use crate::edge::modern_headers::Misformed;
 use crate::mcp::{Note, Outcome, Reason};
+use crate::session::{Called, Calls};
 use crate::wire::envelope::{self, Body};
 use crate::wire::meta::VERSION;
 use crate::wire::{Message, Method, Notification, Refused, Request, code};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -122,7 +122,7 @@ impl Talk {
     /// A place for a request. Where there is none the client is told so, and its next line waits until it is.
     async fn admit(self: &Arc<Self>, request: &Request) -> Option<(Called, OwnedSemaphorePermit)> {
         if let Ok(place) = self.flights.clone().try_acquire_owned() {
-            return Some((Called::begin(self, &request.id), place));
+            return Some((self.calls.begin(&request.id, self.over.child_token()), place));
         }
         let upstream = self.mount.backend.id().clone();
         let outcome = Outcome::Error(Reason::Busy { upstream }.into());
@@ -154,7 +154,9 @@ impl Talk {
         match (&method, self.legacy()) {
             (Method::Cancelled, _) => {
                 if let Some(id) = params.token(&params.request_id) {
-                    self.calls.cancel(&id);
+                    // What runs under no id, or under one that several calls share, may be ignored.
+                    let cancelled = self.calls.cancel(&id);
+                    tracing::debug!(?cancelled, "a client cancels");
                 }
             }
             (Method::Initialized, Some(legacy)) => legacy.stand(self),
@@ -190,7 +192,7 @@ impl Talk {
                 Ok(Message::Request(request))
                     if !is_modern(&request.params) && request.method != Method::Initialize =>
                 {
-                    requests.push((Called::begin(self, &request.id), request));
+                    requests.push((self.calls.begin(&request.id, self.over.child_token()), request));
                 }
                 Ok(Message::Request(request)) => {
                     let why = "not in a batch".into();
@@ -215,7 +217,7 @@ impl Talk {
             let answered: Vec<_> = run.buffer_unordered(BATCH_WIDTH).collect().await;
             answers.extend(answered.into_iter().flatten());
             if !answers.is_empty() {
-                talk.pipe.say(array(&answers)).await;
+                talk.pipe.say(envelope::write_batch(&answers)).await;
             }
             drop(place);
         });
@@ -226,16 +228,6 @@ impl Talk {
 fn refusal(refused: &Refused) -> Bytes {
     let error = answer::error_object(refused.code, &refused.why, None);
     envelope::write_response(refused.id.as_ref(), Err(&error))
-}
-
-fn array(members: &[Bytes]) -> Bytes {
-    let mut out = BytesMut::with_capacity(members.iter().map(|m| m.len() + 1).sum::<usize>() + 1);
-    for (n, member) in members.iter().enumerate() {
-        out.put_u8(if n == 0 { b'[' } else { b',' });
-        out.put_slice(member);
-    }
-    out.put_u8(b']');
-    out.freeze()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
