@@ -5,6 +5,7 @@
 
 pub mod answer;
 pub mod body;
+pub mod callers;
 pub mod dispatch;
 pub mod era;
 pub mod fill;

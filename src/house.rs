@@ -7,6 +7,7 @@ pub use upstreams::link;
 
 use crate::config::Config;
 use crate::edge::Gate;
+use crate::edge::callers::Callers;
 use crate::edge::listener::{self, Bounds};
 use crate::lifecycle::Lifecycle;
 use crate::sealing::{KeyError, KeyMaterial, Keyring};
@@ -114,6 +115,7 @@ pub fn gate(config: &Config, demo: bool, lifecycle: &Lifecycle) -> Result<Gate, 
     let routes = upstreams::routes(config, demo)?;
     Ok(Gate {
         routes: ArcSwap::from_pointee(routes),
+        callers: Callers::default(),
         places: Arc::new(Semaphore::new(rules.calls)),
         rules,
         sessions: Sessions::new(store.clone(), keyring.clone(), sessions),

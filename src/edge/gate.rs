@@ -1,5 +1,6 @@
 //! What all edges of a pod share: the profiles that answer, the rules of the listeners, and the rooms behind them.
 
+use super::callers::Callers;
 use crate::mcp::{Backend, Principal};
 use crate::sealing::Keyring;
 use crate::session::Sessions;
@@ -63,6 +64,8 @@ pub struct Gate {
     pub replica: HeaderValue,
     /// Who everyone is while no login is configured.
     pub anonymous: Arc<Principal>,
+    /// The modern callers seen of late.
+    pub callers: Callers,
     /// A place for each call in flight in this pod.
     pub places: Arc<tokio::sync::Semaphore>,
     /// What runs on without a socket: calls of sessions whose client went away, standing calls, ends upstream.

@@ -1,6 +1,7 @@
 //! The modern HTTP edge (2026-07-28 Streamable HTTP): every request stands alone; closing its answer cancels it.
 
 use super::body;
+use super::callers::Told;
 use super::dispatch::{self, Events};
 use super::gate::{Gate, Mount};
 use super::modern_headers::{self, Misformed};
@@ -9,7 +10,7 @@ use crate::mcp::{Call, Caller, Client, Event, Outcome, Reason, Reply};
 use crate::telemetry::metrics;
 use crate::wire::params::Params;
 use crate::wire::sse::{self, SseEvent};
-use crate::wire::{Id, Message, Method, Raw, Request, headers, meta};
+use crate::wire::{Id, Message, Method, Raw, Request, Version, headers, meta};
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -64,23 +65,14 @@ async fn read(
     let Request { method, params, .. } = request;
     let (version, mixed) = modern_headers::version(&gate.rules, map, &params)?;
     modern_headers::names(map, &method, &params, mixed)?;
-    let client = Arc::new(Client {
-        user_agent: map.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok()).map(Into::into),
-        headers: super::http::forwarded(gate, map),
-        ..described(&params)
-    });
+    let caller = caller(gate, mount, map, &params, version);
     if mixed {
         metrics().compat.with_label_values(&["mixed_version_header"]).inc();
-        tracing::warn!(client = client.name(), "a legacy version header over modern _meta was followed");
+        tracing::warn!(
+            client = caller.client.name(),
+            "a legacy version header over modern _meta was followed"
+        );
     }
-    let session = gate.sessions.pooled(gate.anonymous.clone(), mount.name.clone(), client.clone());
-    let caller = Arc::new(Caller {
-        principal: gate.anonymous.clone(),
-        profile: mount.name.clone(),
-        client,
-        version,
-        session,
-    });
     if method == Method::ToolsCall {
         modern_headers::params(&*mount.backend, &caller, map, &params, mixed).await?;
     }
@@ -94,6 +86,37 @@ async fn read(
         deadline: Instant::now() + gate.rules.call,
     };
     Ok((call, method))
+}
+
+/// Who calls, as request and headers say.
+fn caller(gate: &Gate, mount: &Mount, map: &HeaderMap, params: &Params, version: Version) -> Arc<Caller> {
+    let client = described(params);
+    let agent = map.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok());
+    let text = |raw: &Option<Raw>| raw.as_ref().map(|r| r.text().clone());
+    let (info, capabilities) = (text(&client.info), text(&client.capabilities));
+    let make = || {
+        let client = Arc::new(Client {
+            info: client.info.as_ref().map(Raw::detached),
+            capabilities: client.capabilities.as_ref().map(Raw::detached),
+            user_agent: agent.map(Into::into),
+            headers: super::http::forwarded(gate, map),
+        });
+        let session = gate.sessions.pooled(gate.anonymous.clone(), mount.name.clone(), client.clone());
+        Caller { principal: gate.anonymous.clone(), profile: mount.name.clone(), client, version, session }
+    };
+    if !gate.rules.forward.is_empty() {
+        // What headers bring differs from request to request.
+        return Arc::new(make());
+    }
+    let told = Told {
+        profile: &mount.name,
+        principal: &gate.anonymous,
+        version,
+        info: info.as_deref(),
+        capabilities: capabilities.as_deref(),
+        agent,
+    };
+    gate.callers.get(told, make)
 }
 
 /// The client as this request's `_meta` describes it. What HTTP headers say of it is not in there.

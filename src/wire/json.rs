@@ -95,7 +95,7 @@ pub fn elements(text: &[u8], at: u32) -> Option<Vec<Span>> {
         return Some(found);
     }
     loop {
-        let end = value(text, i, u16::MAX, u16::MAX).ok()?;
+        let end = skip(text, i)?;
         found.push(i as u32..end as u32);
         i = space(text, end);
         match text.get(i) {
@@ -148,13 +148,9 @@ fn each_member<'a>(
         return Ok(i + 1);
     }
     loop {
-        let key_end = quoted(text, i)?;
-        let colon = space(text, key_end);
-        if text.get(colon) != Some(&b':') {
-            return Err(JsonError::Syntax(colon));
-        }
-        let start = space(text, colon + 1);
-        let end = value(text, start, u16::MAX, u16::MAX)?;
+        let key_end = skip_string(text, i).ok_or(JsonError::Syntax(i))?;
+        let start = space(text, space(text, key_end) + 1);
+        let end = skip(text, start).ok_or(JsonError::Syntax(start))?;
         visit(Member {
             key: &text[i + 1..key_end - 1],
             whole: i as u32..end as u32,
@@ -166,6 +162,66 @@ fn each_member<'a>(
             Some(b'}') => return Ok(i + 1),
             _ => return Err(JsonError::Syntax(i)),
         }
+    }
+}
+
+/// The end of the value at `at` of a text that was checked: nothing is checked again, only where it ends. Of an
+/// unchecked text it gives some end or none, and never panics.
+fn skip(text: &[u8], at: usize) -> Option<usize> {
+    match text.get(at)? {
+        b'"' => skip_string(text, at),
+        b'{' | b'[' => {
+            let mut depth = 0u32;
+            let mut i = at;
+            loop {
+                match text.get(i)? {
+                    b'"' => {
+                        i = skip_string(text, i)?;
+                        continue;
+                    }
+                    b'{' | b'[' => depth += 1,
+                    b'}' | b']' => {
+                        depth = depth.checked_sub(1)?;
+                        if depth == 0 {
+                            return Some(i + 1);
+                        }
+                    }
+                    _ => {}
+                }
+                i += 1;
+            }
+        }
+        _ => {
+            let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
+            let length = text[at..].iter().position(ends).unwrap_or(text.len() - at);
+            (length > 0).then_some(at + length)
+        }
+    }
+}
+
+/// The end of the string at `at` of a checked text.
+#[inline]
+fn skip_string(text: &[u8], at: usize) -> Option<usize> {
+    if text.get(at) != Some(&b'"') {
+        return None;
+    }
+    let mut i = at + 1;
+    loop {
+        i += stop(text.get(i..)?)?;
+        if text[i] == b'"' {
+            return Some(i + 1);
+        }
+        i += 2;
+    }
+}
+
+/// How far the next quote or backslash is. Keys and most values are short; long ones (base64) are worth the wide search.
+#[inline]
+fn stop(rest: &[u8]) -> Option<usize> {
+    let near = &rest[..rest.len().min(24)];
+    match near.iter().position(|&b| b == b'"' || b == b'\\') {
+        Some(n) => Some(n),
+        None => memchr::memchr2(b'"', b'\\', &rest[near.len()..]).map(|n| n + near.len()),
     }
 }
 
@@ -248,11 +304,7 @@ fn quoted(text: &[u8], at: usize) -> Result<usize, JsonError> {
     let mut i = at + 1;
     loop {
         let rest = text.get(i..).unwrap_or_default();
-        // Short keys and values end within a few bytes; long ones (base64) are worth the wide search.
-        let stop = match rest.iter().take(16).position(|&b| b == b'"' || b == b'\\') {
-            Some(n) => n,
-            None => memchr::memchr2(b'"', b'\\', rest).ok_or(JsonError::Syntax(text.len()))?,
-        };
+        let stop = stop(rest).ok_or(JsonError::Syntax(text.len()))?;
         if let Some(n) = rest[..stop].iter().position(|&b| b < 0x20) {
             return Err(JsonError::Syntax(i + n));
         }
@@ -431,7 +483,25 @@ mod tests {
         assert_eq!(string(br#""\ud800""#, &(0..8)).unwrap(), "\u{FFFD}");
     }
 
+    #[test]
+    fn a_value_of_a_checked_text_ends_where_the_check_found_its_end() {
+        let text = br#"{"a":"x\\\"}","b":[1,{"c":"]"},-2e3],"d":true ,"e":null}"#;
+        check(text, 9).unwrap();
+        let values: Vec<_> = members(text, 0)
+            .unwrap()
+            .into_iter()
+            .map(|m| &text[m.value.start as usize..m.value.end as usize])
+            .collect();
+        assert_eq!(values, [&br#""x\\\"}""#[..], br#"[1,{"c":"]"},-2e3]"#, b"true", b"null"]);
+    }
+
     proptest::proptest! {
+        #[test]
+        fn no_unchecked_text_makes_the_members_panic(text: Vec<u8>) {
+            let _ = lax_members(&text, 0);
+            let _ = elements(&text, 0);
+        }
+
         #[test]
         fn any_bytes_are_judged_as_serde_json_judges_them(text in "[\\[\\]{}\",:0-9a-zE.+\\-\\\\ ]{0,24}") {
             let theirs = serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok();

@@ -41,6 +41,11 @@ impl Raw {
         Raw::trusted(self.text.slice(span.start as usize..span.end as usize))
     }
 
+    /// The same value in a buffer of its own, for what outlives the message it came in.
+    pub fn detached(&self) -> Raw {
+        Raw { text: Bytes::copy_from_slice(&self.text), edits: self.edits.clone() }
+    }
+
     /// The string at `span`, escapes resolved; `None` where the value is no string.
     pub fn string(&self, span: &Span) -> Option<std::borrow::Cow<'_, str>> {
         json::string(&self.text, span)

@@ -13,10 +13,15 @@ use crate::wire::{Era, Id, Message, Notification, Response};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use memchr::memmem::Finder;
+use std::sync::LazyLock;
 use tokio_util::sync::CancellationToken;
 
 /// The severities of `notifications/message`, from the least (RFC 5424).
 const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+/// What a result that asks for input holds; the search is built once.
+static ASKS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("input_required"));
 
 /// The reply to a begun request. `place` is held until it is over.
 pub(super) fn reply(
@@ -68,7 +73,7 @@ fn outcome(link: &Inner, method: &Method, response: Response) -> Outcome {
         Err(error) => return Outcome::Error(crate::mcp::Fault::Upstream(error)),
     };
     // Results are large and rarely ask: the word is looked for before the members are.
-    if method.may_ask() && memchr::memmem::find(result.text(), b"input_required").is_some() {
+    if method.may_ask() && ASKS.find(result.text()).is_some() {
         let view = ResultView::of(&result);
         if view.is_input_required(&result) {
             let upstream = link.id().clone();
