@@ -67,7 +67,7 @@ async fn listen(peer: &Peer, filter: &Value) -> u8 {
         match event {
             Event::Note(note) => print(peer.json, &note),
             // Nobody is here to answer: dropped, it is refused.
-            Event::Ask(_) => {}
+            Event::Ask(_) | Event::Pause => {}
             Event::Done(Outcome::Error(fault)) => {
                 show::error(peer.json, &error_of(fault));
                 return FAILURE;

@@ -155,6 +155,7 @@ impl Peer {
             match events.next().await {
                 Some(Event::Note(note)) => show::note(&note, self.progress),
                 Some(Event::Ask(ask)) => self.asked(ask, &mut asked),
+                Some(Event::Pause) => {}
                 Some(Event::Done(outcome)) => break outcome,
                 None => break Outcome::Error(crate::mcp::Reason::Cancelled.into()),
             }

@@ -212,6 +212,8 @@ impl Streamed {
                 _ => (data(self.write.closure()), Waiting::Over),
             },
             Some(Event::Done(outcome)) => (data(self.write.outcome(outcome).1), Waiting::Over),
+            // A modern client cannot resume: it waits.
+            Some(Event::Pause) => (comment, Waiting::Events(None, rest)),
             // A backend that ends its stream without an outcome has lost the call.
             None => (data(self.write.outcome(Outcome::Error(Reason::Cancelled.into())).1), Waiting::Over),
         })

@@ -97,7 +97,7 @@ impl<F: Fn() -> Call, T> Standing<F, T> {
                     self.now = self.next.take();
                 }
                 // What comes before the acknowledgement breaks the rules; what ends before it is tried again.
-                Step::Next(Some(Event::Note(_) | Event::Ask(_))) => {}
+                Step::Next(Some(Event::Note(_) | Event::Ask(_) | Event::Pause)) => {}
                 Step::Next(Some(Event::Done(_)) | None) => self.next = None,
                 Step::Now(Some(Event::Done(_)) | None) => self.now = None,
                 Step::Now(Some(Event::Note(note))) if note.method == Method::Acknowledged => {}

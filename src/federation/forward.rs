@@ -193,7 +193,7 @@ impl Back {
         match event {
             Event::Note(note) => Event::Note(self.note(note)),
             Event::Done(outcome) => Event::Done(self.outcome(outcome).await),
-            ask @ Event::Ask(_) => ask,
+            other @ (Event::Ask(_) | Event::Pause) => other,
         }
     }
 

@@ -17,6 +17,9 @@ pub enum Reply {
 pub enum Event {
     Note(Note),
     Ask(Ask),
+    /// The upstream closed its stream in mid-call, and is asked for the rest in a while (2025-11-25 transports, *Sending
+    /// Messages*). A client that can resume may be let go as long; for others it means nothing.
+    Pause,
     Done(Outcome),
 }
 

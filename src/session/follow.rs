@@ -11,7 +11,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::LiveSession;
 use super::listen::Listener;
-use super::outlet::{Sent, Stored, log_key};
+use super::outlet::{Fed, Sent, Stored, log_key};
 use crate::sealing::Purpose;
 
 /// Events that are read from a log at once.
@@ -30,7 +30,8 @@ pub enum Frame {
     Lost,
 }
 
-/// Reads one stream. Ends after the stream's last message, with the session, and after [`Frame::Lost`].
+/// Reads one stream. Ends after the stream's last message, with the session, after [`Frame::Lost`], and where its writer
+/// hangs up.
 pub struct Follower {
     session: Arc<LiveSession>,
     name: Arc<str>,
@@ -40,7 +41,7 @@ pub struct Follower {
     read: VecDeque<(u64, Stored)>,
     /// Whether the log may hold what comes next.
     behind: bool,
-    feed: Option<broadcast::Receiver<Sent>>,
+    feed: Option<broadcast::Receiver<Fed>>,
     over: bool,
 }
 
@@ -79,7 +80,7 @@ impl LiveSession {
 }
 
 impl Follower {
-    fn new(session: Arc<LiveSession>, name: Arc<str>, feed: Option<broadcast::Receiver<Sent>>) -> Follower {
+    fn new(session: Arc<LiveSession>, name: Arc<str>, feed: Option<broadcast::Receiver<Fed>>) -> Follower {
         Follower { session, name, at: 0, read: VecDeque::new(), behind: false, feed, over: false }
     }
 
@@ -87,7 +88,7 @@ impl Follower {
     pub(super) fn first(
         session: Arc<LiveSession>,
         name: Arc<str>,
-        feed: broadcast::Receiver<Sent>,
+        feed: broadcast::Receiver<Fed>,
     ) -> Follower {
         Follower::new(session, name, Some(feed))
     }
@@ -131,9 +132,12 @@ impl Follower {
                 () = ended.cancelled() => return None,
             };
             match sent {
-                Ok(Sent { number: Some(number), .. }) if number <= self.at => {}
-                Ok(Sent { number: Some(number), .. }) if number > self.at + 1 => self.behind = true,
-                Ok(Sent { number, event }) => {
+                Ok(Fed::Sent(Sent { number: Some(number), .. })) if number <= self.at => {}
+                Ok(Fed::Sent(Sent { number: Some(number), .. })) if number > self.at + 1 => {
+                    self.behind = true
+                }
+                Ok(Fed::HangUp) => return None,
+                Ok(Fed::Sent(Sent { number, event })) => {
                     self.at = number.unwrap_or(self.at);
                     return self.give(number, event);
                 }

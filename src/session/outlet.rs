@@ -28,9 +28,17 @@ const END: u8 = 2;
 /// The streams of a session that are written here.
 #[derive(Default)]
 pub(super) struct Streams {
-    open: Mutex<HashMap<Arc<str>, broadcast::Sender<Sent>>>,
+    open: Mutex<HashMap<Arc<str>, broadcast::Sender<Fed>>>,
     /// Names of the logs of this handle, oldest first, with when they were last begun or ended.
     logs: Mutex<VecDeque<(Instant, Arc<str>)>>,
+}
+
+/// What those who follow here are given.
+#[derive(Clone, Debug)]
+pub(super) enum Fed {
+    Sent(Sent),
+    /// The connection ends, the stream goes on: to be resumed.
+    HangUp,
 }
 
 /// One event on its way to those who follow here.
@@ -74,7 +82,7 @@ impl Stored {
 pub struct Outlet {
     session: Arc<LiveSession>,
     name: Arc<str>,
-    feed: broadcast::Sender<Sent>,
+    feed: broadcast::Sender<Fed>,
 }
 
 impl LiveSession {
@@ -142,8 +150,14 @@ impl Outlet {
     async fn put(&self, event: Stored) -> Result<(), SessionEnded> {
         let number = self.session.log(&self.name, &event).await?;
         // An error means only that nobody reads at this time; the log has it.
-        let _ = self.feed.send(Sent { number, event });
+        let _ = self.feed.send(Fed::Sent(Sent { number, event }));
         Ok(())
+    }
+
+    /// Ends the connections that follow, after what they were sent; their clients resume.
+    pub fn hang_up(&self) {
+        // Nobody follows: nobody is to be let go.
+        let _ = self.feed.send(Fed::HangUp);
     }
 }
 
@@ -155,7 +169,7 @@ impl Drop for Outlet {
 
 impl Streams {
     /// The live end of a stream, where it is written here.
-    pub(super) fn feed(&self, name: &str) -> Option<broadcast::Receiver<Sent>> {
+    pub(super) fn feed(&self, name: &str) -> Option<broadcast::Receiver<Fed>> {
         lock(&self.open).get(name).map(broadcast::Sender::subscribe)
     }
 

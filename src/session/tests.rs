@@ -271,6 +271,20 @@ async fn a_stream_whose_writer_is_gone_ends_in_no_silence() {
 }
 
 #[tokio::test]
+async fn a_writer_that_hangs_up_is_followed_on_another_connection() {
+    let sessions = sessions();
+    let session = open(&sessions).await;
+    let (outlet, reads) = session.stream();
+    let prime = reads.priming_id();
+    outlet.send("1".into()).await.unwrap();
+    outlet.hang_up();
+    assert_eq!(all(reads.into_stream()).await, ["1"]);
+    let rest = rest(&session, &prime);
+    outlet.finish(Some("2".into())).await.unwrap();
+    assert_eq!(all(rest).await, ["1", "2"]);
+}
+
+#[tokio::test]
 async fn each_message_goes_to_the_newest_stream_and_none_is_lost_with_a_closed_one() {
     let sessions = sessions();
     let session = open(&sessions).await;

@@ -129,6 +129,10 @@ pub enum TransportError {
     /// The connection ended after the request was sent and before its answer was whole.
     #[error("broke off before the answer")]
     Broken,
+    /// The upstream closed the stream of an answer before its end, and said when to ask for the rest. Alone among these it
+    /// is no end: the stream goes on with the rest.
+    #[error("closed in mid-call, to be resumed")]
+    Paused,
     /// Bulkhead or queue full: nothing was sent.
     #[error("too many calls at once")]
     Busy,

@@ -192,6 +192,7 @@ async fn note(events: &mut BoxStream<'static, Event>) -> Note {
     match tokio::time::timeout(Duration::from_secs(15), events.next()).await.expect("an event in time") {
         Some(Event::Note(note)) => note,
         Some(Event::Ask(ask)) => panic!("an ask: {:?}", ask.method),
+        Some(Event::Pause) => panic!("a pause"),
         Some(Event::Done(outcome)) => panic!("done: {outcome:?}"),
         None => panic!("a reply that ended without an outcome"),
     }

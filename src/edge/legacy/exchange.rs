@@ -2,12 +2,13 @@
 //! all answers come alone and soon; else a stream, which a session's client can resume.
 
 use super::peer::Peer;
+use super::streams;
 use crate::edge::dispatch;
 use crate::edge::writer::Writer;
 use crate::mcp::{Ask, Call, Event, Outcome, Reason, Reply};
 use crate::session::{Asking, Called, ChangeError, Follower, LiveSession, Outlet, SessionEnded};
 use crate::wire::params::Params;
-use crate::wire::{Method, Raw, Request, envelope, json};
+use crate::wire::{Method, Raw, Request, Version, envelope, json};
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, SelectAll};
 use futures_util::{StreamExt, stream::select_all};
@@ -103,6 +104,7 @@ struct Running {
 /// What the answer to a call must know of it.
 struct Asked {
     writer: Writer,
+    version: Version,
     /// Of a request that changes the session.
     change: Option<(Method, Params)>,
 }
@@ -129,6 +131,7 @@ impl Exchange {
             );
             asked.push(Asked {
                 writer: Writer::new(&call, request.id),
+                version: call.caller.version,
                 change: change.then(|| (call.method.clone(), call.params.clone())),
             });
             steps.push(self.steps(call, called).map(move |step| (n, step)).boxed());
@@ -236,6 +239,14 @@ impl Exchange {
             // The client takes one JSON body alone.
             Step::Event(Event::Note(_)) => Ok(()),
             Step::Event(Event::Ask(ask)) => self.ask(ask).await,
+            Step::Event(Event::Pause) if self.takes.stream => {
+                self.open().await?;
+                if let (Some(Out::Logged(outlet)), true) = (&self.out, streams::primed(asked.version)) {
+                    outlet.hang_up();
+                }
+                Ok(())
+            }
+            Step::Event(Event::Pause) => Ok(()),
             Step::Cancelled => {
                 self.left -= 1;
                 Ok(())

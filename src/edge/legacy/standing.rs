@@ -81,6 +81,7 @@ impl Standing {
                     session.tell(envelope::write_notification(&note.method, &note.params));
                 }
                 Some(Event::Ask(ask)) => self.ask(session, ask),
+                Some(Event::Pause) => {}
                 Some(Event::Done(_)) | None => return End::Over,
             }
         }

@@ -54,8 +54,8 @@ enum Drain {
     Leave,
 }
 
-/// An event without data, which only newer clients know not to read as a message (2025-11-25 transports).
-fn primed(version: Version) -> bool {
+/// Whether a stream begins with an event without data, which only newer clients know not to read as a message (2025-11-25 transports).
+pub fn primed(version: Version) -> bool {
     version >= Version::V2025_11_25
 }
 

@@ -88,7 +88,7 @@ impl Legacy {
                             talk.pipe.say(envelope::write_notification(&note.method, &note.params)).await;
                         }
                         Event::Ask(ask) => asked.ask(&legacy.caller, ask).await,
-                        Event::Done(_) => {}
+                        Event::Pause | Event::Done(_) => {}
                     }
                 }
             };

@@ -81,6 +81,8 @@ impl Talk {
                     }
                     return write.outcome(outcome).1;
                 }
+                // A pipe cannot be let go.
+                Some(Event::Pause) => {}
                 // A backend that ends its stream without an outcome has lost the call.
                 None => return write.outcome(Outcome::Error(Reason::Cancelled.into())).1,
             }

@@ -32,6 +32,9 @@ pub(super) struct Events {
     answers: Option<Id>,
     last: Option<Bytes>,
     retry: Duration,
+    /// Whether the upstream named that time, and closed the stream since: it means to be asked again.
+    polled: bool,
+    closed: bool,
     attempts: u32,
     deadline: Instant,
     giveup: GiveUp,
@@ -56,6 +59,8 @@ impl Events {
             answers,
             last: None,
             retry: RETRY,
+            polled: false,
+            closed: false,
             attempts: 0,
             deadline,
             giveup,
@@ -69,6 +74,7 @@ impl Events {
             let item = events.next().await?;
             let over = match &item {
                 Ok(incoming) => matches!(incoming.message, Message::Response(_)),
+                Err(TransportError::Paused) => false,
                 Err(_) => true,
             };
             if !over {
@@ -105,6 +111,9 @@ impl Events {
             let Some(body) = &mut self.body else {
                 // A standing stream ends here: whoever holds it opens the next, with the last id that it saw.
                 self.answers.as_ref()?;
+                if std::mem::take(&mut self.closed) && self.polled && self.can_go_on() {
+                    return Some(Err(TransportError::Paused));
+                }
                 if let Err(error) = self.reopen().await {
                     return Some(Err(error));
                 }
@@ -119,7 +128,10 @@ impl Events {
                         Err(too_long) => return Some(Err(TransportError::TooLarge(too_long.0))),
                     }
                 }
-                Ok(Some(Err(_)) | None) => self.body = None,
+                Ok(ended) => {
+                    self.closed = ended.is_none();
+                    self.body = None;
+                }
             }
         }
     }
@@ -133,6 +145,7 @@ impl Events {
         }
         if let Some(retry) = event.retry {
             self.retry = Duration::from_millis(retry);
+            self.polled = true;
         }
         if event.data.is_empty() || event.event.is_some_and(|kind| kind != "message") {
             return None;
@@ -151,11 +164,16 @@ impl Events {
         Some(Ok(Incoming { message, at: self.last.clone() }))
     }
 
+    fn can_go_on(&self) -> bool {
+        self.last.is_some() && self.route.version.is_some_and(|v| v.era() == Era::Legacy)
+    }
+
     /// Goes on with the stream after its last event, on a new connection (2025-11-25 transports, *Resumability*). A
     /// stream without event ids, and a modern one, cannot go on.
     async fn reopen(&mut self) -> Result<(), TransportError> {
-        let legacy = self.route.version.is_some_and(|v| v.era() == Era::Legacy);
-        let Some(last) = self.last.clone().filter(|_| legacy) else { return Err(TransportError::Broken) };
+        let Some(last) = self.last.clone().filter(|_| self.can_go_on()) else {
+            return Err(TransportError::Broken);
+        };
         loop {
             if self.attempts == ATTEMPTS {
                 return Err(TransportError::Broken);

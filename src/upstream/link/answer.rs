@@ -123,6 +123,7 @@ impl Flow {
             };
             let incoming = match item {
                 Ok(incoming) => incoming,
+                Err(TransportError::Paused) => return Event::Pause,
                 Err(error) => {
                     let fault = self.link.failed(Trouble::Way(error), self.method.is_safe());
                     return Event::Done(Outcome::Error(fault));

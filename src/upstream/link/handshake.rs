@@ -123,7 +123,7 @@ pub(super) async fn ask(
                 Some(Ok(incoming)) if matches!(incoming.message, Message::Response(_)) => {
                     break incoming.message;
                 }
-                Some(Ok(_)) => {}
+                Some(Ok(_) | Err(TransportError::Paused)) => {}
                 Some(Err(error)) => return Err(error.into()),
                 None => return Err(TransportError::Broken.into()),
             }

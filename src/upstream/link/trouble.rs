@@ -105,8 +105,11 @@ fn fault(upstream: &UpstreamId, error: TransportError, safe: bool) -> Fault {
         TransportError::Timeout => Reason::Timeout { upstream }.into(),
         TransportError::Garbage(why) => Reason::Garbage { upstream, why }.into(),
         TransportError::TooLarge(limit) => Reason::TooLarge { upstream, limit }.into(),
-        TransportError::Broken if safe => unreachable("it broke off before its answer".into()),
-        TransportError::Broken => Reason::OutcomeUnknown { upstream }.into(),
+        // It was to be gone on with, and nobody did.
+        TransportError::Paused | TransportError::Broken if safe => {
+            unreachable("it broke off before its answer".into())
+        }
+        TransportError::Paused | TransportError::Broken => Reason::OutcomeUnknown { upstream }.into(),
     }
 }
 

@@ -110,7 +110,8 @@ async fn b050_b051_b127_a_cancel_stops_the_call_of_exactly_that_id_and_it_gets_n
         }
         let answered = last.get("result").is_some();
         assert_eq!(answered, !stopped, "{id}: {last}");
-        assert!(!answered || last["id"].to_string() == id);
+        let answers = last["id"].to_string();
+        assert!(!answered || answers == id);
     }
     until("two cancels upstream", || async {
         fixture.stats().await["cancels"].as_array().unwrap().len() == 2

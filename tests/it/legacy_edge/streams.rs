@@ -37,6 +37,22 @@ async fn b053_a_broken_stream_is_resumed_alone_and_its_call_was_not_cancelled() 
 }
 
 #[tokio::test]
+async fn an_upstream_that_hangs_up_in_mid_call_lets_the_client_go_as_long() {
+    let (_fixture, gateway) = before_legacy();
+    let client = client(&gateway, json!({})).await;
+    let call = params("test_reconnection", json!({}));
+    let mut stream = client.send("1", "tools/call", &call).await;
+    let first = stream.event().await.unwrap();
+    assert!(first.id.is_some() && first.retry.is_some() && first.data.is_empty());
+    assert!(stream.event().await.is_none(), "closed before the answer");
+    let (_, answer) = event(&mut client.stream(first.id.as_deref()).await).await;
+    assert_eq!(text(&answer), "The stream was resumed.");
+    // Who does not know how to resume waits.
+    let older = Legacy::begin(gateway.address, "/mcp", "2025-03-26", json!({})).await;
+    assert_eq!(text(&older.send("1", "tools/call", &call).await.answer().await), "The stream was resumed.");
+}
+
+#[tokio::test]
 async fn a_stream_begins_with_an_id_where_the_version_has_it() {
     let (_fixture, gateway) = before_legacy();
     let client = client(&gateway, json!({})).await;

@@ -69,7 +69,7 @@ async fn b048_progress_comes_back_under_the_callers_own_token_with_its_type() {
                         tokens.push(note.params.read::<Value>().unwrap()["progressToken"].clone());
                     }
                     Event::Done(outcome) => assert!(matches!(outcome, Outcome::Result(_))),
-                    Event::Ask(_) => panic!("nobody asks"),
+                    Event::Ask(_) | Event::Pause => panic!("nobody asks"),
                 }
             }
             assert_eq!(tokens, [token.clone(), token.clone(), token]);
