@@ -196,3 +196,23 @@ fn changes_are_printed_as_they_come_until_the_time_is_over() {
     let gateway = Gateway::demo(json!({}));
     assert_eq!(plasm(&["listen", "--for", "100ms", &gateway.url]).0, 0);
 }
+
+#[test]
+fn questions_and_answers_pass_a_gateway_on_stdio_before_a_child_in_both_eras() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mcp.json");
+    let servers = json!({"mcpServers": {"fixture": {"command": fixture_program(), "args": ["--stdio"]}}});
+    std::fs::write(&file, servers.to_string()).unwrap();
+    let gateway = [env!("CARGO_BIN_EXE_plasm-mcp"), "stdio", "--mcp-json", file.to_str().unwrap()];
+    for era in ["modern", "legacy"] {
+        let call = ["call", "test_elicitation", "message=Sure?", "--capabilities", r#"{"elicitation":{}}"#];
+        let call = [&call[..], &["--era", era]].concat();
+        let asked = plasm(&[&call[..], &["--"], &gateway].concat());
+        assert_eq!(asked.0, 3, "{asked:?}");
+        let key = json_of(&asked)["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+        let answers = json!({"inputResponses": {key: {"action": "accept", "content": {"response": "yes"}}}});
+        let again = ["--continuation", &answers.to_string()];
+        let done = plasm(&[&call[..], &again, &["--"], &gateway].concat());
+        assert_eq!((done.0, done.1.contains("action=accept")), (0, true), "{era}: {done:?}");
+    }
+}
