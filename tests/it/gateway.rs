@@ -90,6 +90,22 @@ impl Gateway {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
+    /// Asks it to end, as an orchestrator does.
+    pub fn terminate(&mut self) {
+        let asked = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status();
+        assert!(asked.expect("there is a kill").success());
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&mut self) -> std::process::ExitStatus {
+        loop {
+            match self.process.try_wait().expect("it is a child of ours") {
+                Some(status) => return status,
+                None => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
+            }
+        }
+    }
+
     /// Any request, as it is given.
     pub async fn request(
         &self,

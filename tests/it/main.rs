@@ -2,6 +2,7 @@
 
 mod arrows;
 mod client_commands;
+mod field;
 mod gateway;
 mod harness;
 mod hostile_client;

@@ -1,0 +1,4 @@
+//! Faults seen in such systems in the field, replayed from end to end, each under its id.
+
+mod era;
+mod json;
