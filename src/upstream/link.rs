@@ -34,6 +34,7 @@ pub use reach::{LinkConfig, Reach};
 use crate::mcp::{
     About, Age, Backend, Call, Caller, Fault, Kind, Listing, Note, Outcome, Reply, Session, UpstreamId,
 };
+use crate::telemetry::metrics;
 use crate::wire::{Method, Version};
 use about::Abouts;
 use arc_swap::ArcSwapOption;
@@ -43,6 +44,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use health::Health;
 use lists::Lists;
+use prometheus::IntCounter;
 use sessions::Sessions;
 use speak::Spoken;
 use std::sync::{Arc, Mutex};
@@ -69,6 +71,8 @@ struct Inner {
     channels: Channels,
     lists: Lists,
     health: Health,
+    /// Requests that were answered, whatever the answer.
+    answered: IntCounter,
     tasks: TaskTracker,
     /// Cancelled when the link is dropped.
     over: CancellationToken,
@@ -77,6 +81,9 @@ struct Inner {
 impl Link {
     /// Nothing is sent before the first caller needs it.
     pub fn new(config: LinkConfig, reach: Reach) -> Link {
+        let labels = [config.id.as_str(), "answered"];
+        let answered = metrics().upstream_requests.with_label_values(&labels);
+        metrics().upstream_up.with_label_values(&labels[..1]).set(1);
         let inner = Inner {
             spoken: ArcSwapOption::empty(),
             probed_again: Mutex::new(None),
@@ -85,6 +92,7 @@ impl Link {
             sessions: Sessions::new(),
             channels: Channels::new(),
             lists: Lists::new(),
+            answered,
             health: Health::new(config.most_calls, config.queue_wait),
             tasks: TaskTracker::new(),
             over: CancellationToken::new(),
@@ -131,7 +139,7 @@ impl Backend for Link {
     }
 
     fn known(&self, caller: &Caller, kind: Kind) -> Option<Arc<Listing>> {
-        self.inner.lists.known(caller.session.key(), kind)
+        self.inner.lists.known(&lists::Key::of(caller, kind))
     }
 
     fn call(&self, call: Call) -> BoxFuture<'static, Reply> {

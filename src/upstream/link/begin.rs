@@ -1,10 +1,12 @@
 //! Sends a request and sends it again where that is safe: to a new session, to another era, after a broken connection.
 
 use super::hop::Hop;
+use super::lists::Key;
 use super::speak::Spoken;
 use super::trouble::{Trouble, code_of};
 use super::{Age, Arc, Caller, Fault, Inner, Kind, Method, Outcome, answer, health, hello};
 use crate::mcp::{Call, Reason, Resume};
+use crate::telemetry::metrics;
 use crate::upstream::transport::{Answer, Answered, Route, TransportError};
 use crate::wire::params::Params;
 use crate::wire::{Era, Id, Message, Raw, code, headers, param_headers};
@@ -106,6 +108,7 @@ impl Inner {
             let trouble = match hop.transport.request(route.clone(), outgoing).await {
                 Ok(answered) => {
                     self.is_well();
+                    self.answered.inc();
                     match refused_in(&answered) {
                         Some(error) if Box::pin(self.may_differ(job, &hop, &mut tried, &error)).await => {
                             continue;
@@ -194,7 +197,7 @@ impl Inner {
         if job.method != Method::ToolsCall || !hop.is_modern() || hop.channel.is_some() {
             return Vec::new();
         }
-        let Some(listing) = self.lists.known(job.caller.session.key(), Kind::Tool) else {
+        let Some(listing) = self.lists.known(&Key::of(&job.caller, Kind::Tool)) else {
             if asked {
                 return Vec::new();
             }
@@ -247,11 +250,13 @@ impl Inner {
                 TransportError::Timeout | TransportError::Broken => safe,
                 _ => false,
             };
-            if ill && self.health.ill() {
-                self.await_return();
+            if ill {
+                self.is_ill();
             }
         }
-        trouble.into_fault(self.id(), safe)
+        let fault = trouble.into_fault(self.id(), safe);
+        metrics().upstream_requests.with_label_values(&[self.id().as_str(), word(&fault)]).inc();
+        fault
     }
 
     pub(super) fn declares(&self, hop: &Hop, name: &str, flag: Option<&str>) -> bool {

@@ -151,8 +151,15 @@ impl Inner {
                 }
             }
         }
-        let (kept, about) = self.initialize(&transport, &self.party(caller)).await?;
+        let party = self.party(caller);
+        let (mut kept, about) = self.initialize(&transport, &party).await?;
         let version = kept.version().unwrap_or(Version::NEWEST_LEGACY);
+        if !self.config.stateless {
+            // With the store away nothing is known to set again.
+            let before = self.kept(caller).await.unwrap_or_default();
+            (kept.level, kept.uris) = (before.level, before.uris);
+            self.replay(&transport, &party.route(Some(version)), &kept).await;
+        }
         Ok(Channel::new(transport, version, about, kept))
     }
 

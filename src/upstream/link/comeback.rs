@@ -4,12 +4,30 @@ use super::handshake::{self, Party};
 use super::health::{jittered, pause};
 use super::trouble::Trouble;
 use super::{Arc, Inner};
-use crate::upstream::transport::TransportError;
+use crate::telemetry::metrics;
+use crate::upstream::transport::{Transport, TransportError};
+use std::time::Duration;
 use tokio::time::sleep;
 
 impl Inner {
+    /// The upstream could not be reached.
+    pub(super) fn is_ill(self: &Arc<Self>) {
+        if self.health.ill() {
+            tracing::warn!(upstream = %self.id(), "an upstream is away");
+            self.tell_health(false);
+            self.await_return();
+        }
+    }
+
+    fn tell_health(&self, up: bool) {
+        metrics().upstream_up.with_label_values(&[self.id().as_str()]).set(up.into());
+    }
+
     /// Asks again and again, with longer pauses, until the upstream answers. Called once an outage.
-    pub(super) fn await_return(self: &Arc<Self>) {
+    fn await_return(self: &Arc<Self>) {
+        // Channels are started by those who need them, standing calls among them; none is started to look.
+        let Some(http) = self.reach.http.clone() else { return };
+        let within = self.config.probe_timeout;
         let (weak, over) = (Arc::downgrade(self), self.over.clone());
         self.tasks.spawn(async move {
             for rounds in 0.. {
@@ -23,7 +41,7 @@ impl Inner {
                     return;
                 }
                 let answers = tokio::select! {
-                    answers = link.answers() => answers,
+                    answers = answers(&http, within) => answers,
                     () = over.cancelled() => return,
                 };
                 if answers {
@@ -38,27 +56,22 @@ impl Inner {
     pub(super) fn is_well(&self) {
         if self.health.well() {
             tracing::info!(upstream = %self.id(), "an upstream is back");
+            self.tell_health(true);
             self.lists.stale_all();
         }
     }
+}
 
-    /// Whether anything answers, be it that it does not understand.
-    async fn answers(&self) -> bool {
-        let Some(http) = &self.reach.http else {
-            return match &self.reach.channels {
-                Some(dial) => dial.dial("").await.is_ok(),
-                None => false,
-            };
-        };
-        match handshake::discover(http, &Party::ourselves(), self.config.probe_timeout).await {
-            Err(Trouble::Way(error)) => !matches!(
-                error,
-                TransportError::Unreachable(_)
-                    | TransportError::Timeout
-                    | TransportError::Broken
-                    | TransportError::Refused { status: 502..=504, .. }
-            ),
-            _ => true,
-        }
+/// Whether anything answers, be it that it does not understand.
+async fn answers(http: &Arc<dyn Transport>, within: Duration) -> bool {
+    match handshake::discover(http, &Party::ourselves(), within).await {
+        Err(Trouble::Way(error)) => !matches!(
+            error,
+            TransportError::Unreachable(_)
+                | TransportError::Timeout
+                | TransportError::Broken
+                | TransportError::Refused { status: 502..=504, .. }
+        ),
+        _ => true,
     }
 }

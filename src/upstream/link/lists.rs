@@ -2,6 +2,7 @@
 
 use super::flights::Flights;
 use super::{Age, Arc, Caller, Fault, Inner, Kind, Listing, Method};
+use crate::wire::Era;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use moka::sync::Cache;
@@ -13,11 +14,30 @@ use tokio::time::Instant;
 const ROOM: u64 = 64 << 10;
 const IDLE: Duration = Duration::from_secs(3600);
 
-type Key = (Arc<str>, Kind);
-type Asking = Flights<(Arc<str>, Kind, u64), Result<Arc<Listing>, Fault>>;
+type Asking = Flights<(Key, u64), Result<Arc<Listing>, Fault>>;
+
+/// Whose list it is, in which era it is asked for (a server of both may list other things in each), and of what.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    /// The caller by [`Session::key`](crate::mcp::Session::key); empty for what holds for all.
+    who: Arc<str>,
+    era: Era,
+    kind: Kind,
+}
+
+impl Key {
+    pub(super) fn of(caller: &Caller, kind: Kind) -> Key {
+        Key { who: caller.session.key().clone(), era: caller.version.era(), kind }
+    }
+}
+
+/// A list as it was read, and whether its upstream says of it that it is this caller's alone.
+pub(super) struct Fetched {
+    pub(super) listing: Listing,
+    pub(super) said_private: bool,
+}
 
 pub(super) struct Lists {
-    /// By caller ([`Session::key`](crate::mcp::Session::key)); what holds for all under the empty key.
     kept: Cache<Key, Arc<Dated>>,
     all: Arc<str>,
     /// Grows when a kind of list is said to have changed: what was asked for before is stale.
@@ -45,25 +65,29 @@ impl Lists {
         }
     }
 
-    /// The last known list for a caller, of any age.
-    pub(super) fn known(&self, caller: &Arc<str>, kind: Kind) -> Option<Arc<Listing>> {
-        self.dated(caller, kind).map(|dated| dated.listing.clone())
+    /// The last known list, of any age.
+    pub(super) fn known(&self, key: &Key) -> Option<Arc<Listing>> {
+        self.dated(key).map(|dated| dated.listing.clone())
     }
 
-    fn dated(&self, caller: &Arc<str>, kind: Kind) -> Option<Arc<Dated>> {
-        self.kept.get(&(self.all.clone(), kind)).or_else(|| self.kept.get(&(caller.clone(), kind)))
+    fn dated(&self, key: &Key) -> Option<Arc<Dated>> {
+        self.kept.get(&self.for_all(key)).or_else(|| self.kept.get(key))
     }
 
-    fn fresh(&self, caller: &Arc<str>, kind: Kind) -> Option<Arc<Listing>> {
-        let dated = self.dated(caller, kind)?;
+    fn for_all(&self, key: &Key) -> Key {
+        Key { who: self.all.clone(), ..*key }
+    }
+
+    fn fresh(&self, key: &Key) -> Option<Arc<Listing>> {
+        let dated = self.dated(key)?;
         let age = dated.at.elapsed().as_millis() as u64;
-        let fresh = dated.epoch == self.epoch(kind) && age < dated.listing.ttl_ms;
+        let fresh = dated.epoch == self.epoch(key.kind) && age < dated.listing.ttl_ms;
         fresh.then(|| dated.listing.clone())
     }
 
     /// The list that is known already, where nothing changed: what others derived from it holds on.
-    fn same_or_new(&self, caller: &Arc<str>, listing: Listing) -> Arc<Listing> {
-        let known = self.known(caller, listing.kind).filter(|known| {
+    fn same_or_new(&self, key: &Key, listing: Listing) -> Arc<Listing> {
+        let known = self.known(key).filter(|known| {
             let bodies =
                 |listing: &Listing| listing.items().iter().map(|item| item.body.text().clone()).collect();
             let whole = |listing: &Listing| listing.whole.as_ref().map(|whole| whole.text().clone());
@@ -88,15 +112,16 @@ impl Lists {
         Kind::ALL.into_iter().for_each(|kind| self.stale(kind));
     }
 
-    fn keep(&self, caller: &Arc<str>, listing: &Arc<Listing>, epoch: u64, at: Instant) {
-        let kind = listing.kind;
+    fn keep(&self, key: &Key, listing: &Arc<Listing>, said_private: bool, epoch: u64, at: Instant) {
         let dated = Arc::new(Dated { listing: listing.clone(), at, epoch });
-        if listing.private {
-            self.kept.insert((caller.clone(), kind), dated);
+        if !listing.private {
+            self.kept.insert(self.for_all(key), dated);
+            return;
+        }
+        self.kept.insert(key.clone(), dated);
+        if said_private {
             // What once held for all holds no longer.
-            self.kept.invalidate(&(self.all.clone(), kind));
-        } else {
-            self.kept.insert((self.all.clone(), kind), dated);
+            self.kept.invalidate(&self.for_all(key));
         }
     }
 }
@@ -118,25 +143,25 @@ impl Inner {
         kind: Kind,
         age: Age,
     ) -> Result<Arc<Listing>, Fault> {
-        let key = caller.session.key().clone();
+        let key = Key::of(&caller, kind);
         let held = match age {
-            Age::Fresh => self.lists.fresh(&key, kind),
-            Age::Known => self.lists.known(&key, kind),
+            Age::Fresh => self.lists.fresh(&key),
+            Age::Known => self.lists.known(&key),
         };
         if let Some(listing) = held {
             return Ok(listing);
         }
         // Who asks after a change does not wait for an answer from before it.
         let epoch = self.lists.epoch(kind);
-        let (link, who) = (self.clone(), key.clone());
+        let (link, name) = (self.clone(), key.clone());
         let work = move || async move {
             let at = Instant::now();
-            let listing = link.fetch(&caller, kind).await?;
-            let listing = link.lists.same_or_new(&who, listing);
-            link.lists.keep(&who, &listing, epoch, at);
+            let Fetched { listing, said_private } = link.fetch(&caller, kind).await?;
+            let listing = link.lists.same_or_new(&name, listing);
+            link.lists.keep(&name, &listing, said_private, epoch, at);
             Ok(listing)
         };
-        self.lists.asking.join((key, kind, epoch), work).await
+        self.lists.asking.join((key, epoch), work).await
     }
 
     /// Takes note of what a notification of the upstream says of its lists.
@@ -163,27 +188,32 @@ mod tests {
         Arc::new(listing)
     }
 
+    fn key(who: &str, era: Era) -> Key {
+        Key { who: who.into(), era, kind: Kind::Tool }
+    }
+
     #[test]
-    fn a_private_list_is_its_callers_alone_and_a_public_one_everybodys() {
+    fn a_private_list_is_its_callers_alone_and_a_public_one_everybodys_of_its_era() {
         let lists = Lists::new();
-        let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
-        lists.keep(&a, &listing(false, 60_000), 0, Instant::now());
-        assert!(lists.fresh(&b, Kind::Tool).is_some());
-        assert!(lists.fresh(&b, Kind::Prompt).is_none());
-        lists.keep(&a, &listing(true, 60_000), 0, Instant::now());
-        assert!(lists.fresh(&a, Kind::Tool).is_some());
-        assert!(lists.known(&b, Kind::Tool).is_none());
+        let (a, b) = (key("a", Era::Modern), key("b", Era::Modern));
+        lists.keep(&a, &listing(false, 60_000), false, 0, Instant::now());
+        assert!(lists.fresh(&b).is_some());
+        assert!(lists.fresh(&key("b", Era::Legacy)).is_none());
+        assert!(lists.fresh(&Key { kind: Kind::Prompt, ..b.clone() }).is_none());
+        lists.keep(&a, &listing(true, 60_000), true, 0, Instant::now());
+        assert!(lists.fresh(&a).is_some());
+        assert!(lists.known(&b).is_none());
     }
 
     #[test]
     fn what_changed_or_has_no_time_to_live_is_known_and_not_fresh() {
         let lists = Lists::new();
-        let a: Arc<str> = "a".into();
-        lists.keep(&a, &listing(true, 0), 0, Instant::now());
-        assert!(lists.fresh(&a, Kind::Tool).is_none() && lists.known(&a, Kind::Tool).is_some());
-        lists.keep(&a, &listing(true, 60_000), 0, Instant::now());
-        assert!(lists.fresh(&a, Kind::Tool).is_some());
+        let a = key("a", Era::Legacy);
+        lists.keep(&a, &listing(true, 0), false, 0, Instant::now());
+        assert!(lists.fresh(&a).is_none() && lists.known(&a).is_some());
+        lists.keep(&a, &listing(true, 60_000), false, 0, Instant::now());
+        assert!(lists.fresh(&a).is_some());
         lists.stale(Kind::Tool);
-        assert!(lists.fresh(&a, Kind::Tool).is_none() && lists.known(&a, Kind::Tool).is_some());
+        assert!(lists.fresh(&a).is_none() && lists.known(&a).is_some());
     }
 }

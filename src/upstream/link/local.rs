@@ -9,11 +9,19 @@ use crate::wire::{Raw, envelope, json};
 
 impl Inner {
     pub(super) async fn keep_and_pass(self: &Arc<Self>, call: Call) -> Reply {
-        let hop = match self.hop(&call.caller).await {
-            Ok(hop) => hop,
-            Err(trouble) => return Reply::fault(self.failed(trouble, true)),
-        };
         let (caller, change) = (call.caller.clone(), Change::of(&call));
+        let hop = match self.hop(&caller).await {
+            Ok(hop) => hop,
+            Err(trouble) => {
+                // What is asked for now is set when the upstream is back.
+                if let Some(change) = change
+                    && let Err(away) = self.keep(&caller, |kept| change.make(kept)).await
+                {
+                    tracing::debug!(upstream = %self.id(), %away, "not kept for an upstream that is away");
+                }
+                return Reply::fault(self.failed(trouble, true));
+            }
+        };
         let outcome = match hop.is_modern() {
             true => Outcome::Result(Raw::trusted("{}")),
             false => self.pass(call).await.outcome().await,
@@ -38,7 +46,8 @@ impl Inner {
         match &hop.channel {
             Some(channel) if !hop.is_modern() => {
                 change(&mut channel.kept.lock().expect("no holder of the kept state panics"));
-                Ok(())
+                // The caller's own state outlives the channel, and is set again on the next.
+                self.keep(caller, change).await
             }
             _ => self.keep(caller, change).await,
         }

@@ -1,6 +1,7 @@
 //! A whole list: all pages followed, each item found in the page that it came in.
 
 use super::begin::Job;
+use super::lists::Fetched;
 use super::trouble::code_of;
 use super::{Arc, Caller, Fault, Inner, Kind, Listing, hello};
 use crate::mcp::{Item, Reason};
@@ -15,11 +16,12 @@ const BYTES: usize = 64 << 20;
 
 impl Inner {
     /// Asks for a list, page by page. Errors: the upstream's, and a list that does not end.
-    pub(super) async fn fetch(self: &Arc<Self>, caller: &Arc<Caller>, kind: Kind) -> Result<Listing, Fault> {
+    pub(super) async fn fetch(self: &Arc<Self>, caller: &Arc<Caller>, kind: Kind) -> Result<Fetched, Fault> {
         let mut items = Vec::new();
         let mut seen = HashSet::new();
         let mut cursor: Option<String> = None;
-        let (mut bytes, mut whole, mut ttl_ms, mut private) = (0, None, u64::MAX, false);
+        let (mut bytes, mut whole, mut ttl_ms) = (0, None, u64::MAX);
+        let (mut private, mut said_private) = (false, false);
         for number in 0..PAGES {
             let params = cursor.as_ref().map(|c| Raw::trusted(format!(r#"{{"cursor":{}}}"#, json::quote(c))));
             let job = Job::own(self, caller, kind.method(), params);
@@ -29,7 +31,8 @@ impl Inner {
                 Err(Fault::Upstream(error))
                     if number == 0 && code_of(&error) == Some(code::METHOD_NOT_FOUND.into()) =>
                 {
-                    return Ok(Listing::new(kind, Vec::new()));
+                    let listing = Listing::new(kind, Vec::new());
+                    return Ok(Fetched { listing, said_private: false });
                 }
                 Err(fault) => return Err(fault),
             };
@@ -40,7 +43,9 @@ impl Inner {
             }
             let view = ResultView::of(&page);
             ttl_ms = ttl_ms.min(hello::ttl(&view, &page));
-            private |= hello::scope(&view, &page) != Some("public");
+            let scope = hello::scope(&view, &page);
+            private |= scope != Some("public");
+            said_private |= scope == Some("private");
             let next = view.next_cursor.as_ref().and_then(|span| page.string(span)).map(|c| c.into_owned());
             let Some(next) = next else {
                 whole = (number == 0 && untouched).then_some(page);
@@ -57,7 +62,7 @@ impl Inner {
         }
         let mut listing = Listing::new(kind, items);
         (listing.whole, listing.ttl_ms, listing.private) = (whole, ttl_ms, private);
-        Ok(listing)
+        Ok(Fetched { listing, said_private })
     }
 
     fn endless(&self, why: String) -> Fault {

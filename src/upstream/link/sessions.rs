@@ -143,7 +143,7 @@ impl Inner {
     }
 
     /// Sets up a new session as the one before it was. What the upstream refuses now it will refuse the caller too.
-    async fn replay(&self, http: &Arc<dyn Transport>, route: &Route, kept: &Kept) {
+    pub(super) async fn replay(&self, http: &Arc<dyn Transport>, route: &Route, kept: &Kept) {
         let within = self.config.request_timeout;
         let levels = kept.level.iter().map(|level| (Method::SetLevel, "level", level));
         let uris = kept.uris.iter().map(|uri| (Method::ResourcesSubscribe, "uri", uri));

@@ -63,6 +63,13 @@ async fn a_child_is_initialized_once_and_again_when_it_was_started_again() {
     let calls = (0..6).map(|_| result(&link, tool(&caller, "echo", json!({}))));
     futures_util::future::join_all(calls).await;
     assert_eq!(pids().len(), 1);
+    let logged = async || {
+        let events = events(link.call(tool(&caller, "log", json!({ "n": 2 }))).await);
+        events.filter(|event| std::future::ready(matches!(event, Event::Note(_)))).count().await
+    };
+    assert_eq!(logged().await, 2);
+    result(&link, call(&caller, Method::SetLevel, json!({ "level": "error" }))).await;
+    assert_eq!(logged().await, 0);
     // SAFETY: a signal to a child that this test started and that still runs.
     unsafe { libc::kill(pids()[0], libc::SIGKILL) };
     comes_true("a new child serves", async || {
@@ -70,6 +77,7 @@ async fn a_child_is_initialized_once_and_again_when_it_was_started_again() {
     })
     .await;
     assert_eq!(pids().len(), 2);
+    assert_eq!(logged().await, 0, "what was set holds on the new child");
     pool.hang_up().await;
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use plasm_mcp::mcp::{Age, Kind};
+use plasm_mcp::wire::Era;
 
 #[tokio::test]
 async fn b071_all_pages_are_followed_and_each_item_keeps_its_bytes() {
@@ -100,12 +101,18 @@ async fn a_pod_that_opened_no_session_itself_learns_who_a_legacy_upstream_is_and
 }
 
 #[tokio::test]
-async fn an_upstream_of_both_eras_is_spoken_to_in_the_modern_one_unless_pinned() {
+async fn an_upstream_of_both_eras_is_spoken_to_in_each_callers_own_unless_pinned() {
     let fixture = Fixture::listening("--http", &[]);
-    result(&link(&fixture.url), tool(&legacy("l"), "echo", json!({}))).await;
-    assert_eq!(seen(&fixture, "initialize").await.len(), 0);
-    let pinned = LinkConfig { era: Some(plasm_mcp::wire::Era::Legacy), ..config() };
-    result(&link_as(&fixture.url, pinned), tool(&modern("m"), "echo", json!({}))).await;
-    assert_eq!(seen(&fixture, "initialize").await.len(), 1);
-    assert_eq!(seen(&fixture, "server/discover").await.len(), 1);
+    let begun = async || seen(&fixture, "initialize").await.len();
+    let both = link(&fixture.url);
+    result(&both, tool(&modern("m"), "echo", json!({}))).await;
+    assert_eq!(begun().await, 0);
+    result(&both, tool(&legacy("l"), "echo", json!({}))).await;
+    assert_eq!(begun().await, 1);
+    let pinned = |era| link_as(&fixture.url, LinkConfig { era: Some(era), ..config() });
+    result(&pinned(Era::Modern), tool(&legacy("l"), "echo", json!({}))).await;
+    assert_eq!(begun().await, 1);
+    result(&pinned(Era::Legacy), tool(&modern("m"), "echo", json!({}))).await;
+    assert_eq!(begun().await, 2);
+    assert_eq!(seen(&fixture, "server/discover").await.len(), 2);
 }

@@ -115,6 +115,18 @@ async fn a_level_that_a_legacy_client_set_goes_with_each_call_to_a_modern_upstre
 }
 
 #[tokio::test]
+async fn b073_a_level_set_while_the_upstream_was_away_is_set_when_it_is_back() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let link = link(&format!("http://127.0.0.1:{port}/mcp"));
+    let caller = legacy("l");
+    let set = call(&caller, Method::SetLevel, json!({ "level": "error" }));
+    assert_eq!(fault(&link, set).await, "upstream_unreachable");
+    let fixture = Fixture::at("--http", &format!("127.0.0.1:{port}"), &["--era", "legacy"]);
+    result(&link, tool(&caller, "echo", json!({}))).await;
+    assert_eq!(seen(&fixture, "logging/setLevel").await.len(), 1);
+}
+
+#[tokio::test]
 async fn a_modern_caller_hears_the_log_of_a_legacy_upstream_only_from_the_level_it_asks_for() {
     let fixture = Fixture::listening("--http", &["--era", "legacy"]);
     let link = link(&fixture.url);
