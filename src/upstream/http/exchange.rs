@@ -53,6 +53,8 @@ impl Exchange {
         bare.insert(USER_AGENT, agent);
         bare.extend(config.headers);
         let mut post = bare.clone();
+        // Room for what each request adds, so that a copy of it does not grow again.
+        post.reserve(16);
         post.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         post.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Exchange {

@@ -2,7 +2,7 @@
 
 use super::{Caller, Fault, Link, Version};
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, ready};
+use futures_util::future::BoxFuture;
 use std::sync::Arc;
 
 /// What was agreed with an upstream for one caller.
@@ -31,11 +31,17 @@ impl Link {
         .boxed()
     }
 
-    /// Ends the channels to the upstream, and the processes behind them; resolves when that is done.
+    /// Ends what this link holds open for itself: its standing calls, the session that serves all callers, the channels
+    /// and the processes behind them. Resolves when that is done. The callers' own sessions go on on other pods.
     pub fn hang_up(&self) -> BoxFuture<'static, ()> {
-        match &self.inner.reach.channels {
-            Some(channels) => channels.hang_up(),
-            None => ready(()).boxed(),
+        let link = self.inner.clone();
+        async move {
+            link.over.cancel();
+            link.end_shared().await;
+            if let Some(channels) = &link.reach.channels {
+                channels.hang_up().await;
+            }
         }
+        .boxed()
     }
 }

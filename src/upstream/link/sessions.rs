@@ -1,7 +1,6 @@
 //! The sessions that a legacy upstream gives over HTTP: one for each caller, opened when first needed, kept where every
 //! pod finds it. Whoever loses the race to keep one ends its own.
 
-use super::declared::Declared;
 use super::flights::Flights;
 use super::handshake::{self, Party};
 use super::kept::{Kept, Opened};
@@ -215,11 +214,24 @@ impl Inner {
                 None => return,
             },
         };
+        self.delete(http, opened, session.key()).await;
+    }
+
+    /// Ends the session that serves all callers.
+    pub(super) async fn end_shared(&self) {
+        let shared: Arc<str> = "".into();
+        if let (true, Some(http)) = (self.config.stateless, &self.reach.http)
+            && let Some(opened) = self.sessions.known.remove(&shared)
+        {
+            self.delete(http, (*opened).clone(), &shared).await;
+        }
+    }
+
+    async fn delete(&self, http: &Arc<dyn Transport>, opened: Opened, who: &Arc<str>) {
         if opened.session.is_none() {
             return;
         }
-        let party =
-            Party { declared: Declared::ourselves(), who: session.key().clone(), headers: Vec::new() };
+        let party = Party { who: who.clone(), ..Party::ourselves() };
         let route = Route { session: opened.session, ..party.route(opened.version) };
         if let Err(error) = http.close(route).await {
             tracing::debug!(upstream = %self.id(), %error, "an upstream session was not ended");
