@@ -2,6 +2,7 @@
 //! can go on with a session; what is only here are its open sockets and the calls that run. Knows no HTTP and no backend.
 
 mod asks;
+mod budget;
 mod calls;
 mod cap;
 mod facts;
@@ -56,6 +57,8 @@ pub struct Settings {
     /// Events that a stream keeps for `Last-Event-ID`, and how long after the last one.
     pub backlog: u32,
     pub backlog_life: Duration,
+    /// Bytes of the events that this pod's streams keep at most; what is more is sent without an id, and not kept.
+    pub backlog_bytes: usize,
     /// Messages that wait for a GET stream at most; of more, the oldest notifications go.
     pub queue: usize,
 }
@@ -67,6 +70,7 @@ impl Default for Settings {
             cap: 1000,
             backlog: 1024,
             backlog_life: Duration::from_secs(600),
+            backlog_bytes: 128 << 20,
             queue: 1024,
         }
     }
@@ -86,6 +90,7 @@ struct Shared {
     settings: Settings,
     /// The handles that anything in this pod holds. One a session, for calls and streams meet in it.
     live: Mutex<HashMap<Arc<str>, Weak<LiveSession>>>,
+    budget: budget::Budget,
 }
 
 /// A new session, and those that had to end for it.
@@ -125,7 +130,16 @@ pub enum OpenError {
 impl Sessions {
     pub fn new(store: Arc<dyn Store>, keyring: Arc<Keyring>, settings: Settings) -> Sessions {
         let kept = moka::sync::Cache::builder().max_capacity(KEPT_HANDLES).time_to_idle(HANDLE_IDLE).build();
-        Sessions { shared: Arc::new(Shared { store, keyring, settings, live: Mutex::default() }), kept }
+        Sessions {
+            shared: Arc::new(Shared {
+                store,
+                keyring,
+                settings,
+                live: Mutex::default(),
+                budget: budget::Budget::default(),
+            }),
+            kept,
+        }
     }
 
     /// Begins a session. It belongs to this principal and profile. Errors: the store is away; the client describes

@@ -100,9 +100,13 @@ impl LiveSession {
     /// Error: the session has ended.
     pub(super) async fn log(&self, name: &str, event: &Stored) -> Result<Option<u64>, SessionEnded> {
         let settings = &self.shared.settings;
+        let event = event.write();
+        if !self.shared.budget.admits(event.len(), settings.backlog_life, settings.backlog_bytes) {
+            return if self.ended().is_cancelled() { Err(SessionEnded) } else { Ok(None) };
+        }
         let key = log_key(self.session_id(), name);
         let writes = vec![
-            (key.clone(), Write::Append { event: event.write(), keep: settings.backlog }),
+            (key.clone(), Write::Append { event, keep: settings.backlog }),
             (key, Write::Live(settings.backlog_life)),
         ];
         match self.shared.store.commit(vec![(self.record(), Check::Present)], writes, Sure::Master).await {

@@ -261,6 +261,22 @@ async fn what_was_trimmed_is_told_and_the_rest_follows() {
 }
 
 #[tokio::test]
+async fn what_exceeds_the_budget_is_sent_without_an_id_and_the_store_is_not_filled() {
+    let (store, sessions) = sessions_with(Settings { backlog_bytes: 1 << 10, ..Settings::default() });
+    let session = open(&sessions).await;
+    let (outlet, reads) = session.stream();
+    let before = store.used();
+    let mut reads = reads.into_stream();
+    outlet.send("kept".into()).await.unwrap();
+    outlet.finish(Some(vec![b'x'; 1 << 20].into())).await.unwrap();
+    assert!(!text(reads.next().await).0.is_empty());
+    let (id, large) = text(reads.next().await);
+    assert_eq!((id.len(), large.len()), (0, 1 << 20));
+    assert!(reads.next().await.is_none());
+    assert!(store.used() - before < 1 << 10);
+}
+
+#[tokio::test]
 async fn a_stream_whose_writer_is_gone_ends_in_no_silence() {
     let sessions = sessions();
     let session = open(&sessions).await;

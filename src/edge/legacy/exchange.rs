@@ -16,7 +16,7 @@ use http::StatusCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// An upstream that opens a stream and then says nothing for so long means to take its time: so do we.
@@ -155,6 +155,9 @@ impl Exchange {
             self.open().await?;
         }
         let open_at = Instant::now() + self.peer.gate.rules.open_after;
+        let mut beat = tokio::time::interval(self.peer.gate.rules.keep_alive);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        beat.reset();
         while self.left > 0 {
             let logged = match &self.out {
                 Some(Out::Logged(outlet)) => Some(outlet),
@@ -171,6 +174,11 @@ impl Exchange {
                 step = steps.next() => step,
                 () = sleep_until(open_at), if self.out.is_none() && self.takes.stream => {
                     self.open().await?;
+                    continue;
+                }
+                _ = beat.tick() => {
+                    // A call that runs is a use of its session, whoever waits for it.
+                    self.peer.touch().await;
                     continue;
                 }
                 never = kept => match never {},

@@ -11,6 +11,7 @@ use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream, StreamExt};
 use http::Response;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 
 /// What clients are asked to wait before they reconnect, in milliseconds; jittered by as much, for all come at once.
@@ -71,19 +72,22 @@ fn events(
 ) -> impl Stream<Item = Bytes> + Send + use<> {
     // A comment says at once to every proxy on the way that the stream is open.
     let opening = stream::iter([Some(Bytes::from_static(sse::COMMENT)), opening].into_iter().flatten());
-    let state = Some((peer.clone(), frames));
+    let state = Some((peer.clone(), frames, Instant::now()));
     opening.chain(stream::unfold(state, move |state| async move {
-        let (peer, mut frames) = state?;
-        tokio::select! {
+        let (peer, mut frames, mut touched) = state?;
+        let quiet = peer.gate.rules.keep_alive;
+        let bytes = tokio::select! {
             biased;
-            frame = frames.next() => Some((write(frame?), Some((peer, frames)))),
-            () = peer.gate.draining.cancelled(), if drain == Drain::Leave => Some((farewell(), None)),
-            () = tokio::time::sleep(peer.gate.rules.keep_alive) => {
-                // An open stream is a use of its session.
-                peer.touch().await;
-                Some((Bytes::from_static(sse::COMMENT), Some((peer, frames))))
-            }
+            frame = frames.next() => write(frame?),
+            () = peer.gate.draining.cancelled(), if drain == Drain::Leave => return Some((farewell(), None)),
+            () = tokio::time::sleep(quiet) => Bytes::from_static(sse::COMMENT),
+        };
+        if touched.elapsed() >= quiet {
+            // An open stream is a use of its session.
+            peer.touch().await;
+            touched = Instant::now();
         }
+        Some((bytes, Some((peer, frames, touched))))
     }))
 }
 

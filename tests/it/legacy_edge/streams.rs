@@ -117,6 +117,18 @@ async fn b011_b046_changes_reach_the_newest_stream_once() {
 }
 
 #[tokio::test]
+async fn what_happens_between_two_streams_waits_for_the_next() {
+    let (fixture, gateway) = before_legacy();
+    let client = client(&gateway, json!({})).await;
+    let first = client.stream(None).await;
+    until("a stream upstream", || async { fixture.stats().await["streams"] != json!(0) }).await;
+    drop(first);
+    client.call("add_tool", json!({ "name": "between" })).await;
+    let mut next = client.stream(None).await;
+    assert_eq!(event(&mut next).await.1["method"], "notifications/tools/list_changed");
+}
+
+#[tokio::test]
 async fn a_delete_ends_the_sessions_streams() {
     let (_fixture, gateway) = before_legacy();
     let client = client(&gateway, json!({})).await;
