@@ -78,6 +78,10 @@ pub fn decoded<'a>(map: &'a http::HeaderMap, name: &str) -> Result<Option<Cow<'a
 
 /// Whether an `Accept` header admits `kind/sub`, ranges and case aside. No header admits everything (RFC 9110 12.5.1).
 pub fn accepts(map: &http::HeaderMap, kind: &str, sub: &str) -> bool {
+    // What clients of MCP send, nearly all of them.
+    if map.get(http::header::ACCEPT).is_some_and(|v| v == "application/json, text/event-stream") {
+        return matches!((kind, sub), ("application", "json") | ("text", "event-stream"));
+    }
     let mut any = false;
     for value in map.get_all(http::header::ACCEPT) {
         let Ok(value) = value.to_str() else { continue };

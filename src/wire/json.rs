@@ -34,6 +34,8 @@ pub fn check(text: &[u8], depth: u16) -> Result<Span, JsonError> {
 #[derive(Debug, Clone)]
 pub struct Member<'a> {
     key: &'a [u8],
+    /// Whether the key has escapes: nearly none has, and then it is compared as it stands.
+    escaped: bool,
     /// The whole member, from the key's opening quote to the value's end.
     pub whole: Span,
     pub value: Span,
@@ -47,12 +49,12 @@ impl<'a> Member<'a> {
 
     /// Whether the key is `name`, in whatever spelling.
     pub fn is(&self, name: &str) -> bool {
-        if self.key.contains(&b'\\') { self.key() == name } else { self.key == name.as_bytes() }
+        if self.escaped { self.key() == name } else { self.key == name.as_bytes() }
     }
 
     /// Whether the key differs from `name` by the case of its letters alone.
     pub fn is_case_variant_of(&self, name: &str) -> bool {
-        if self.key.contains(&b'\\') {
+        if self.escaped {
             let key = self.key();
             key != name && key.eq_ignore_ascii_case(name)
         } else {
@@ -118,7 +120,7 @@ pub fn quote(text: &str) -> String {
 }
 
 fn unique(found: &[Member<'_>]) -> Result<(), JsonError> {
-    if found.len() <= 12 && found.iter().all(|m| !m.key.contains(&b'\\')) {
+    if found.len() <= 12 && found.iter().all(|m| !m.escaped) {
         for (i, m) in found.iter().enumerate() {
             if found[..i].iter().any(|n| n.key == m.key) {
                 return Err(JsonError::Duplicate(m.whole.start as usize));
@@ -151,8 +153,10 @@ fn each_member<'a>(
         let key_end = skip_string(text, i).ok_or(JsonError::Syntax(i))?;
         let start = space(text, space(text, key_end) + 1);
         let end = skip(text, start).ok_or(JsonError::Syntax(start))?;
+        let key = &text[i + 1..key_end - 1];
         visit(Member {
-            key: &text[i + 1..key_end - 1],
+            escaped: key.contains(&b'\\'),
+            key,
             whole: i as u32..end as u32,
             value: start as u32..end as u32,
         })?;

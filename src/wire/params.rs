@@ -86,8 +86,7 @@ impl Params {
         }
         let mut p = Params::over(Raw::default());
         for m in &members {
-            let key = m.key();
-            let Some(at) = KEYS.iter().position(|k| *k == key) else { continue };
+            let Some(at) = KEYS.iter().position(|k| m.is(k)) else { continue };
             let value = m.value.clone();
             match at {
                 3 => {

@@ -22,17 +22,18 @@ impl ResultView {
         let text = result.text();
         let mut view = ResultView::default();
         for m in json::lax_members(text, 0).unwrap_or_default() {
-            let slot = match &*m.key() {
-                "resultType" => &mut view.result_type,
-                "ttlMs" => &mut view.ttl,
-                "cacheScope" => &mut view.scope,
-                "nextCursor" => &mut view.next_cursor,
-                "requestState" => &mut view.request_state,
-                "inputRequests" => &mut view.input_requests,
-                "_meta" => &mut view.meta,
-                _ => continue,
-            };
-            slot.get_or_insert(m.value);
+            let slots = [
+                ("resultType", &mut view.result_type),
+                ("ttlMs", &mut view.ttl),
+                ("cacheScope", &mut view.scope),
+                ("nextCursor", &mut view.next_cursor),
+                ("requestState", &mut view.request_state),
+                ("inputRequests", &mut view.input_requests),
+                ("_meta", &mut view.meta),
+            ];
+            if let Some((_, slot)) = slots.into_iter().find(|(key, _)| m.is(key)) {
+                slot.get_or_insert(m.value);
+            }
         }
         if let Some(meta) = view.meta.clone().filter(|m| text[m.start as usize] == b'{') {
             view.server_info = json::lax_members(text, meta.start)

@@ -3,6 +3,7 @@
 use super::flights::Flights;
 use super::{Age, Arc, Caller, Fault, Inner, Kind, Listing, Method};
 use crate::wire::Era;
+use arc_swap::ArcSwapOption;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use moka::sync::Cache;
@@ -43,6 +44,16 @@ pub(super) struct Lists {
     /// Grows when a kind of list is said to have changed: what was asked for before is stale.
     epochs: [AtomicU64; 4],
     asking: Arc<Asking>,
+    /// Of each kind the list that was looked up last: calls in a row are mostly of one kind of caller.
+    last: [ArcSwapOption<Looked>; 4],
+    /// Grows with each list that is kept: what was looked up before may be another now.
+    kept_so_far: AtomicU64,
+}
+
+struct Looked {
+    key: Key,
+    listing: Arc<Listing>,
+    kept_so_far: u64,
 }
 
 struct Dated {
@@ -62,12 +73,21 @@ impl Lists {
             all: "".into(),
             epochs: Default::default(),
             asking: Flights::new(),
+            last: Default::default(),
+            kept_so_far: AtomicU64::new(0),
         }
     }
 
     /// The last known list, of any age.
     pub(super) fn known(&self, key: &Key) -> Option<Arc<Listing>> {
-        self.dated(key).map(|dated| dated.listing.clone())
+        let kept_so_far = self.kept_so_far.load(Ordering::Acquire);
+        let slot = &self.last[key.kind as usize];
+        if let Some(last) = slot.load().as_ref().filter(|l| l.kept_so_far == kept_so_far && l.key == *key) {
+            return Some(last.listing.clone());
+        }
+        let listing = self.dated(key)?.listing.clone();
+        slot.store(Some(Arc::new(Looked { key: key.clone(), listing: listing.clone(), kept_so_far })));
+        Some(listing)
     }
 
     fn dated(&self, key: &Key) -> Option<Arc<Dated>> {
@@ -114,15 +134,16 @@ impl Lists {
 
     fn keep(&self, key: &Key, listing: &Arc<Listing>, said_private: bool, epoch: u64, at: Instant) {
         let dated = Arc::new(Dated { listing: listing.clone(), at, epoch });
-        if !listing.private {
+        if listing.private {
+            self.kept.insert(key.clone(), dated);
+            if said_private {
+                // What once held for all holds no longer.
+                self.kept.invalidate(&self.for_all(key));
+            }
+        } else {
             self.kept.insert(self.for_all(key), dated);
-            return;
         }
-        self.kept.insert(key.clone(), dated);
-        if said_private {
-            // What once held for all holds no longer.
-            self.kept.invalidate(&self.for_all(key));
-        }
+        self.kept_so_far.fetch_add(1, Ordering::AcqRel);
     }
 }
 
