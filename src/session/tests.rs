@@ -1,3 +1,5 @@
+mod away;
+
 use super::*;
 use crate::mcp::{Fault, Session as _, UpstreamId};
 use crate::store::Memory;

@@ -1,0 +1,91 @@
+//! What sessions do while the store does not answer.
+
+use super::*;
+use crate::store::{Events, Fut, Grant, Health, Heard, PodId, Rate, Record, StoreError, Topic};
+use futures_util::FutureExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::watch;
+
+/// A store that can be put out of reach.
+struct Reach {
+    store: Memory,
+    away: AtomicBool,
+}
+
+impl Reach {
+    fn through<T: Send + 'static>(&self, answer: Fut<T>) -> Fut<T> {
+        if self.away.load(Ordering::SeqCst) {
+            return std::future::ready(Err(StoreError::Away)).boxed();
+        }
+        answer
+    }
+}
+
+impl Store for Reach {
+    fn get(&self, key: Key) -> Fut<Option<Record>> {
+        self.through(self.store.get(key))
+    }
+    fn near(&self, key: Key) -> Fut<Option<Record>> {
+        self.through(self.store.near(key))
+    }
+    fn commit(&self, checks: Vec<(Key, Check)>, writes: Vec<(Key, Write)>, sure: Sure) -> Fut<Commit> {
+        self.through(self.store.commit(checks, writes, sure))
+    }
+    fn take(&self, key: Key, sure: Sure) -> Fut<Option<Record>> {
+        self.through(self.store.take(key, sure))
+    }
+    fn admit(&self, key: Key, rate: Rate) -> Fut<Grant> {
+        self.through(self.store.admit(key, rate))
+    }
+    fn events(&self, key: Key, after: u64, most: u32) -> Fut<Option<Events>> {
+        self.through(self.store.events(key, after, most))
+    }
+    fn mail(&self, to: PodId, letter: Bytes) -> Fut<bool> {
+        self.through(self.store.mail(to, letter))
+    }
+    fn say(&self, topic: Topic, what: Bytes) -> Fut<()> {
+        self.through(self.store.say(topic, what))
+    }
+    fn hear(&self, me: PodId) -> BoxStream<'static, Heard> {
+        self.store.hear(me)
+    }
+    fn health(&self) -> watch::Receiver<Health> {
+        self.store.health()
+    }
+}
+
+#[tokio::test]
+async fn b057_with_the_store_away_nothing_is_called_unknown_and_open_streams_go_on() {
+    let store = Arc::new(Reach { store: Memory::new(1 << 20), away: AtomicBool::new(false) });
+    let sessions = Sessions::new(store.clone(), Arc::new(Keyring::random()), Settings::default());
+    let session = open(&sessions).await;
+    let id = session.session_id().as_str();
+    let (outlet, reads) = session.stream();
+    let (mut reads, mut listens) = (reads.into_stream(), session.listen().into_stream());
+    outlet.send("1".into()).await.unwrap();
+    assert!(!text(reads.next().await).0.is_empty());
+
+    store.away.store(true, Ordering::SeqCst);
+    assert!(matches!(sessions.find(id, &anna(), "p").await, Found::Away));
+    assert!(matches!(sessions.delete(id, &anna(), "p").await, Deleted::Away));
+    let client = Client::default();
+    let opened = sessions.open(&anna(), "p", Version::V2025_11_25, &client, Transport::Streamable).await;
+    assert_eq!(opened.err(), Some(OpenError::Away(StoreAway)));
+    let up = UpstreamId::new("up").unwrap();
+    assert_eq!(session.load(&up).await, Err(StoreAway));
+    assert_eq!(session.swap(&up, None, Some("S".into())).await, Err(StoreAway));
+    assert_eq!(session.touch().await, Err(StoreAway));
+    assert_eq!(session.subscribe("a:b").await, Err(ChangeError::Away(StoreAway)));
+    // What is written meanwhile is not kept, so it has no id; but it comes.
+    outlet.send("2".into()).await.unwrap();
+    assert_eq!(text(reads.next().await), (String::new(), "2".into()));
+    session.tell("3".into());
+    assert_eq!(text(listens.next().await), (String::new(), "3".into()));
+
+    store.away.store(false, Ordering::SeqCst);
+    assert!(finds(&sessions, &session).await);
+    assert!(!session.ended().is_cancelled());
+    outlet.finish(Some("4".into())).await.unwrap();
+    let (id, last) = text(reads.next().await);
+    assert!(!id.is_empty() && last == "4");
+}
