@@ -93,7 +93,8 @@ async fn a_modern_request_whose_headers_and_metadata_are_wrong_gets_the_modern_e
     let gateway = Gateway::demo(json!({}));
     let client = gateway.modern();
     let echo = r#"{"name":"echo","arguments":{"text":"x"}}"#;
-    let table: &[(&[(&str, Option<&str>)], i32)] = &[
+    type Other = &'static [(&'static str, Option<&'static str>)];
+    let table: &[(Other, i32)] = &[
         (&[("mcp-protocol-version", None)], -32020),
         (&[("mcp-protocol-version", Some("2025-11-25"))], -32020),
         (&[("mcp-protocol-version", Some("2026-07-28, 2025-11-25"))], -32020),
