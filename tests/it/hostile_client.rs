@@ -3,6 +3,7 @@
 
 mod bodies;
 mod heads;
+mod legacy;
 
 use crate::gateway::Gateway;
 use crate::gateway::exchange::Answer;
