@@ -19,9 +19,11 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// The filter in the params of a `subscriptions/listen`; what is no filter asks for nothing.
+    /// The filter in the params of a `subscriptions/listen`, as it was edited on its way here: in a profile of several,
+    /// each is asked for its own part. What is no filter asks for nothing.
     pub(super) fn of(params: &Params) -> Filter {
-        params.filter.as_ref().and_then(|span| params.raw.part(span).read().ok()).unwrap_or_default()
+        let written = |span| Raw::trusted(params.raw.written(span)).read().ok();
+        params.filter.as_ref().and_then(written).unwrap_or_default()
     }
 
     pub(super) fn wants(&self, kind: Kind) -> bool {
