@@ -92,7 +92,7 @@ impl Listener {
         keep.reset();
         let taken = loop {
             tokio::select! {
-                taken = session.queue.next(self.seat) => break taken,
+                taken = session.queue.next(self.seat) => break taken?,
                 () = session.ended().cancelled() => return None,
                 _ = keep.tick() => {
                     // An idle stream's log must not expire under the client's last id.

@@ -11,6 +11,8 @@ use super::{LiveSession, lock};
 
 /// Bytes that wait at most. Of more, the oldest notifications go.
 const BYTES: usize = 8 << 20;
+/// Where more waits that must not be lost, nobody reads: the streams end rather than the memory.
+const UNREAD: usize = 32 << 20;
 
 pub(super) struct Queue {
     waiting: Mutex<Waiting>,
@@ -35,6 +37,14 @@ struct Message {
     must: bool,
 }
 
+/// What there is for a stream.
+enum Popped {
+    Message(Message),
+    Nothing,
+    /// It was ended.
+    Over,
+}
+
 /// A message that is being taken. Unless it is [`Taken::done`], it goes back to where it was.
 pub(super) struct Taken<'q> {
     queue: &'q Queue,
@@ -47,13 +57,13 @@ impl LiveSession {
         self.queue.push(Message { text: message, must: false });
     }
 
-    /// A request or an answer for the session's newest GET stream. False: no stream is open, and none takes it.
+    /// A request or an answer for the session's newest GET stream. False: no stream is open, and none takes it. Where too
+    /// much waits unread, the streams end.
     pub fn put(&self, message: Bytes) -> bool {
         if *self.queue.seats.borrow() == 0 {
             return false;
         }
-        self.queue.push(Message { text: message, must: true });
-        true
+        self.queue.push(Message { text: message, must: true })
     }
 
     /// How many GET streams are open here.
@@ -67,7 +77,8 @@ impl Queue {
         Queue { waiting: Mutex::default(), wake: Notify::new(), most, seats: watch::Sender::new(0) }
     }
 
-    fn push(&self, message: Message) {
+    /// False: too much waited, and all of it was let go with the streams that did not take it.
+    fn push(&self, message: Message) -> bool {
         let mut waiting = lock(&self.waiting);
         waiting.bytes += message.text.len();
         waiting.messages.push_back(message);
@@ -76,8 +87,16 @@ impl Queue {
             let lost = waiting.messages.remove(oldest).map_or(0, |message| message.text.len());
             waiting.bytes -= lost;
         }
+        let kept = waiting.bytes <= UNREAD || waiting.messages.len() == 1;
+        if !kept {
+            waiting.messages.clear();
+            waiting.bytes = 0;
+            waiting.seats.clear();
+            self.seats.send_replace(0);
+        }
         drop(waiting);
         self.wake.notify_waiters();
+        kept
     }
 
     /// The newest stream, from now on.
@@ -99,26 +118,30 @@ impl Queue {
         self.wake.notify_waiters();
     }
 
-    /// The next message, once this is the newest stream.
-    pub(super) async fn next(&self, seat: u64) -> Taken<'_> {
+    /// The next message, once this is the newest stream. `None`: this stream did not take what waited for it, and ends.
+    pub(super) async fn next(&self, seat: u64) -> Option<Taken<'_>> {
         loop {
             let mut woken = std::pin::pin!(self.wake.notified());
             woken.as_mut().enable();
-            if let Some(message) = self.pop(seat) {
-                return Taken { queue: self, message: Some(message) };
+            match self.pop(seat) {
+                Popped::Message(message) => return Some(Taken { queue: self, message: Some(message) }),
+                Popped::Nothing => woken.await,
+                Popped::Over => return None,
             }
-            woken.await;
         }
     }
 
-    fn pop(&self, seat: u64) -> Option<Message> {
+    fn pop(&self, seat: u64) -> Popped {
         let mut waiting = lock(&self.waiting);
-        if waiting.seats.last() != Some(&seat) {
-            return None;
+        if !waiting.seats.contains(&seat) {
+            return Popped::Over;
         }
-        let message = waiting.messages.pop_front()?;
+        let newest = waiting.seats.last() == Some(&seat);
+        let Some(message) = newest.then(|| waiting.messages.pop_front()).flatten() else {
+            return Popped::Nothing;
+        };
         waiting.bytes -= message.text.len();
-        Some(message)
+        Popped::Message(message)
     }
 }
 

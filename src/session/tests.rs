@@ -340,6 +340,23 @@ async fn of_too_many_waiting_messages_the_oldest_notes_go_and_answers_stay() {
     assert_eq!(text(stream.next().await).1, "3");
 }
 
+#[tokio::test]
+async fn a_stream_that_nobody_reads_ends_when_too_much_waits_for_it() {
+    let sessions = sessions();
+    let session = open(&sessions).await;
+    let mut stream = session.listen_without_ids().into_stream();
+    let large = bytes::Bytes::from(vec![b' '; 9 << 20]);
+    for _ in 0..3 {
+        assert!(session.put(large.clone()));
+    }
+    assert!(!session.put(large.clone()), "the fourth is more than may wait");
+    assert!(stream.next().await.is_none());
+    assert!(!session.put("after it".into()), "and no stream is open any more");
+    let mut next = session.listen_without_ids().into_stream();
+    assert!(session.put("for the next".into()));
+    assert_eq!(text(next.next().await).1, "for the next");
+}
+
 fn response(id: &Id) -> Response {
     Response { id: Some(id.clone()), outcome: Ok(Raw::trusted("{}")) }
 }
