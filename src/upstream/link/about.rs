@@ -3,10 +3,12 @@
 use super::begin::Job;
 use super::handshake::Party;
 use super::hello::{self, Discovery};
+use super::speak::Spoken;
 use super::trouble::Trouble;
 use super::{About, Arc, ArcSwapOption, Caller, Fault, Inner, Method};
 use crate::mcp::Reason;
 use crate::upstream::transport::Route;
+use crate::wire::Era;
 use moka::sync::Cache;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -66,6 +68,9 @@ impl Abouts {
 
 impl Inner {
     pub(super) async fn about(self: Arc<Self>, caller: Arc<Caller>) -> Result<Arc<About>, Fault> {
+        if let Some(hello) = self.said_before(&caller) {
+            return Ok(hello);
+        }
         let began = Instant::now();
         let hop = self.hop(&caller).await.map_err(|trouble| self.failed(trouble, true))?;
         if let Some(channel) = &hop.channel {
@@ -93,6 +98,16 @@ impl Inner {
             }
             Err(why) => Err(Reason::Garbage { upstream: self.id().clone(), why }.into()),
         }
+    }
+
+    /// What a legacy upstream over HTTP said to somebody: a session that only begins costs it none of its own.
+    fn said_before(&self, caller: &Caller) -> Option<Arc<About>> {
+        let legacy = match self.spoken.load().as_deref()? {
+            Spoken::Http(era) => *era == Era::Legacy,
+            Spoken::Both => caller.version.era() == Era::Legacy,
+            Spoken::Channel => false,
+        };
+        self.abouts.hello().filter(|_| legacy && self.health.is_up())
     }
 
     /// Asks a legacy upstream what it is where every session was opened by other pods: by a session of our own, which
