@@ -48,6 +48,9 @@ pub async fn run(args: Args) -> ExitCode {
         }
         Err(error) => eprintln!("plasm-mcp: {error}"),
     }
+    if let Some(address) = house.admin_address() {
+        tracing::info!(%address, "probes and metrics are served");
+    }
     let budget = config.drain.budget;
     let signals = tokio::spawn(house.lifecycle.clone().obey_signals(budget));
     house.serve().await;

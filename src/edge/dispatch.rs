@@ -4,7 +4,6 @@ use super::gate::{Gate, Mount, server_info};
 use super::{pages, state};
 use crate::mcp::{About, Age, Backend, Call, Caller, Event, Fault, Kind, Outcome, Reason, Reply};
 use crate::telemetry::metrics;
-use crate::wire::params::LOG_LEVELS;
 use crate::wire::{Era, Method, Raw, Version, json};
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
@@ -57,10 +56,6 @@ pub async fn run(gate: &Arc<Gate>, mount: &Mount, mut call: Call) -> Reply {
             return Reply::fault(Reason::MethodNotFound);
         }
         Method::Discover | Method::Listen if !modern => return Reply::fault(Reason::MethodNotFound),
-        Method::SetLevel if call.params.level().is_none() => {
-            let why = format!("\"level\" must be one of {}", LOG_LEVELS.join(", "));
-            return Reply::fault(Reason::InvalidParams(why.into()));
-        }
         // Begun by the edge itself, or never sent by a client.
         Method::Initialize | Method::Elicit | Method::Sample | Method::RootsList => {
             return Reply::fault(Reason::MethodNotFound);

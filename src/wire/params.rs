@@ -47,10 +47,6 @@ const KEYS: [&str; 12] = [
     "taskId",
 ];
 
-/// The levels of log messages, the least severe first (2025-11-25 logging, *Log Levels*).
-pub const LOG_LEVELS: [&str; 8] =
-    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-
 impl Params {
     /// A message without params. They are written as `{}`, which every method takes for none.
     pub fn none() -> Params {
@@ -141,14 +137,6 @@ impl Params {
 
     pub fn uri(&self) -> Option<Cow<'_, str>> {
         self.string(&self.uri)
-    }
-
-    /// `level` of `logging/setLevel`, where it is one of [`LOG_LEVELS`].
-    pub fn level(&self) -> Option<&'static str> {
-        let text = self.raw.text();
-        let member = json::lax_members(text, 0).ok()?.into_iter().find(|member| member.is("level"))?;
-        let level = json::string(text, &member.value)?;
-        LOG_LEVELS.into_iter().find(|known| *known == level)
     }
 
     /// The raw token at a field, edits aside.

@@ -3,3 +3,6 @@
 mod era;
 mod federation;
 mod json;
+mod mrtr;
+mod session;
+mod stream;

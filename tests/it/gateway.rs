@@ -2,8 +2,10 @@
 //! corrects a request, and an answer is given as it arrives.
 
 pub mod exchange;
+pub mod http_sse;
 pub mod legacy;
 pub mod modern;
+pub mod piped;
 
 use crate::harness::Fixture;
 use exchange::Answer;
@@ -104,6 +106,48 @@ impl Gateway {
                 None => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
             }
         }
+    }
+
+    /// The value of a metric on the admin port; 0 where it was never counted. `series`: name and labels, as they are exposed.
+    pub async fn metric(&self, series: &str) -> f64 {
+        let log = self.log();
+        let line = log
+            .lines()
+            .find(|line| line.contains("probes and metrics are served"))
+            .expect("it logs where they are");
+        let line: Value = serde_json::from_str(line).expect("the log is JSON where it is no terminal");
+        let address = line["address"].as_str();
+        let address = address.expect("it says the address").parse().expect("an address");
+        let text = exchange::request(address, "GET", "/metrics", &[], "").await.bytes().await;
+        let text = String::from_utf8(text.to_vec()).expect("metrics are text");
+        let of = |line: &str| line.strip_prefix(series)?.trim().parse().ok();
+        text.lines().find_map(of).unwrap_or(0.0)
+    }
+
+    /// The processes that it has started and not ended.
+    pub fn children(&self) -> Vec<i32> {
+        let ours = format!("/proc/{0}/task", self.process.id());
+        let threads = std::fs::read_dir(ours).expect("it runs").filter_map(Result::ok);
+        let of = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("children")).ok();
+        let pids = |list: String| list.split_whitespace().map(|pid| pid.parse().expect("a number")).collect();
+        threads.filter_map(of).flat_map(|list| -> Vec<i32> { pids(list) }).collect()
+    }
+
+    /// Kills what it has started.
+    pub fn kill_children(&self) {
+        for child in self.children() {
+            // SAFETY: kill(2) has no memory of ours to break; the process is of our own making.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+        }
+    }
+
+    /// The bytes of memory that it holds (its resident set).
+    pub fn memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()));
+        let status = status.expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has memory");
+        let kib: usize = line.trim().trim_end_matches(" kB").parse().expect("a number of KiB");
+        kib << 10
     }
 
     /// Any request, as it is given.

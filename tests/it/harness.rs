@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// The fixture upstream's program. Cargo builds it with the tests (it is an example of the crate).
 pub fn fixture_program() -> PathBuf {
@@ -11,6 +12,16 @@ pub fn fixture_program() -> PathBuf {
     let program = target.join("examples/fixture");
     assert!(program.exists(), "{} is missing: cargo build --example fixture", program.display());
     program
+}
+
+/// Waits until something is so, for longer than it can take on a busy machine.
+pub async fn comes_true<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+    let asked = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(25), asked).await.unwrap_or_else(|_| panic!("never so: {what}"));
 }
 
 /// A fixture upstream with one listener. It ends with this value, and with the test if that is killed.

@@ -3,7 +3,6 @@
 
 mod bodies;
 mod heads;
-mod legacy;
 
 use crate::gateway::Gateway;
 use crate::gateway::exchange::Answer;

@@ -8,6 +8,7 @@ mod harness;
 mod hostile_client;
 mod legacy_edge;
 mod lossless;
+mod must_show;
 mod stdio_edge;
 mod store;
 mod upstream_channels;

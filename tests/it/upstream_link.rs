@@ -3,12 +3,12 @@
 mod calls;
 mod changes;
 mod channels;
-mod hostile;
+pub mod hostile;
 mod lists;
 mod manners;
 mod sessions;
 
-use crate::harness::Fixture;
+use crate::harness::{Fixture, comes_true};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
@@ -218,14 +218,4 @@ async fn seen(fixture: &Fixture, method: &str) -> Vec<(Value, Value)> {
         (body["method"] == method).then(|| (body, entry["headers"].clone()))
     };
     all.as_array().unwrap().iter().filter_map(parse).collect()
-}
-
-/// For what another process does in its own time: asks until it is so.
-async fn comes_true<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
-    let asked = async {
-        while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(15), asked).await.unwrap_or_else(|_| panic!("never so: {what}"));
 }

@@ -8,7 +8,7 @@ use crate::edge::writer::Writer;
 use crate::mcp::{Ask, Call, Event, Outcome, Reason, Reply};
 use crate::session::{Asking, Called, ChangeError, Follower, LiveSession, Outlet, SessionEnded};
 use crate::wire::params::Params;
-use crate::wire::{Method, Raw, Request, Version, envelope};
+use crate::wire::{Method, Raw, Request, Version, envelope, json};
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, SelectAll};
 use futures_util::{StreamExt, stream::select_all};
@@ -346,7 +346,7 @@ impl Exchange {
         let (Some(session), Outcome::Result(_)) = (&self.peer.session, &outcome) else { return outcome };
         let uri = params.uri().unwrap_or_default();
         let kept = match method {
-            Method::SetLevel => session.set_level(params.level().unwrap_or_default()).await,
+            Method::SetLevel => session.set_level(&level(params).unwrap_or_default()).await,
             Method::ResourcesSubscribe => session.subscribe(&uri).await,
             _ => session.unsubscribe(&uri).await,
         };
@@ -416,4 +416,10 @@ impl Running {
         // A backend that ends its stream without an outcome has lost the call.
         Step::Event(event.unwrap_or_else(|| Event::Done(Outcome::Error(Reason::Cancelled.into()))))
     }
+}
+
+fn level(params: &Params) -> Option<String> {
+    let text = params.raw.text();
+    let member = json::lax_members(text, 0).ok()?.into_iter().find(|member| member.is("level"))?;
+    json::string(text, &member.value).map(|level| level.into_owned())
 }

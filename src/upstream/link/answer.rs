@@ -8,7 +8,6 @@ use super::trouble::Trouble;
 use super::{Arc, Inner, Method, Note, Outcome, Reply};
 use crate::mcp::{Event, InputRequired, Reason};
 use crate::upstream::transport::{Answer, Incoming, TransportError};
-use crate::wire::params::LOG_LEVELS;
 use crate::wire::results::ResultView;
 use crate::wire::{Era, Id, Message, Notification, Response};
 use bytes::Bytes;
@@ -17,6 +16,9 @@ use futures_util::stream::BoxStream;
 use memchr::memmem::Finder;
 use std::sync::LazyLock;
 use tokio_util::sync::CancellationToken;
+
+/// The severities of `notifications/message`, from the least (RFC 5424).
+const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
 /// What a result that asks for input holds; the search is built once.
 static ASKS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("input_required"));
@@ -88,12 +90,12 @@ fn log_level(job: &Job) -> Option<usize> {
         return None;
     }
     let level = job.params.meta.as_ref().and_then(|meta| job.params.string(&meta.log_level));
-    Some(level.map_or(LOG_LEVELS.len(), |level| rank(&level)))
+    Some(level.map_or(LEVELS.len(), |level| rank(&level)))
 }
 
 /// A level that is none counts as the least.
 fn rank(level: &str) -> usize {
-    LOG_LEVELS.iter().position(|known| *known == level).unwrap_or(0)
+    LEVELS.iter().position(|known| *known == level).unwrap_or(0)
 }
 
 /// An answer that comes in several messages.

@@ -5,7 +5,7 @@ use super::hop::Hop;
 use super::kept::Kept;
 use super::{Arc, Call, Caller, Fault, Inner, Method, Note, Outcome, Reply, handshake};
 use crate::mcp::Reason;
-use crate::wire::{Raw, envelope};
+use crate::wire::{Raw, envelope, json};
 
 impl Inner {
     pub(super) async fn keep_and_pass(self: &Arc<Self>, call: Call) -> Reply {
@@ -129,7 +129,12 @@ impl Change {
     fn of(call: &Call) -> Option<Change> {
         let uri = || call.params.uri().map(|uri| uri.into_owned());
         match call.method {
-            Method::SetLevel => Some(Change::Level(call.params.level()?.to_owned())),
+            Method::SetLevel => {
+                let text = call.params.raw.text();
+                let members = json::lax_members(text, 0).ok()?;
+                let level = members.iter().find(|m| m.is("level"))?;
+                Some(Change::Level(call.params.raw.string(&level.value)?.into_owned()))
+            }
             Method::ResourcesSubscribe => uri().map(Change::Subscribed),
             Method::ResourcesUnsubscribe => uri().map(Change::Unsubscribed),
             _ => None,

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::gateway::exchange::{Content, soon};
-use crate::harness::Fixture;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -29,10 +28,7 @@ fn in_chunks(text: String) -> Content {
 
 #[tokio::test]
 async fn b070_a_body_of_one_byte_more_than_the_limit_is_413_with_and_without_its_length() {
-    let fixture = Fixture::listening("--http", &[]);
-    let gateway = Gateway::start(json!({
-        "upstreams": { "up": { "url": fixture.url } }, "limits": { "request_bytes": "64KiB" },
-    }));
+    let gateway = Gateway::demo(json!({ "limits": { "request_bytes": "64KiB" } }));
     let client = gateway.modern();
     let headers = headers_but(&[("mcp-method", Some("tools/call")), ("mcp-name", Some("echo"))]);
     for size in [64 << 10, (64 << 10) + 1] {
@@ -47,7 +43,6 @@ async fn b070_a_body_of_one_byte_more_than_the_limit_is_413_with_and_without_its
             }
         }
     }
-    assert_eq!(fixture.seen_of("tools/call").await.len(), 2, "nothing of the others went upstream");
     gateway.still_serves().await;
 }
 

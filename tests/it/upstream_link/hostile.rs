@@ -5,9 +5,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// How the server answers `tools/call`, given the request's id. The rest it does properly, as a modern server.
-type Manner = fn(String) -> BoxFuture<'static, Answer>;
+pub type Manner = fn(String) -> BoxFuture<'static, Answer>;
 
-enum Answer {
+pub enum Answer {
     /// Bytes, then the connection's end.
     Close(Vec<u8>),
     /// Bytes, and then nothing, for as long as the client holds on.
@@ -16,8 +16,8 @@ enum Answer {
     Endless,
 }
 
-struct Server {
-    url: String,
+pub struct Server {
+    pub url: String,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -28,7 +28,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    async fn start(manner: Manner) -> Server {
+    pub async fn start(manner: Manner) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         let task = tokio::spawn(async move {
@@ -93,7 +93,7 @@ fn json_answer(text: &str) -> Vec<u8> {
     format!("{head}{}\r\n\r\n{text}", text.len()).into_bytes()
 }
 
-fn stream(text: &str) -> Vec<u8> {
+pub fn stream(text: &str) -> Vec<u8> {
     format!("{STREAM}{text}").into_bytes()
 }
 
