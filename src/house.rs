@@ -3,7 +3,7 @@
 mod rules;
 mod upstreams;
 
-pub use upstreams::link;
+pub use upstreams::{Links, link};
 
 use crate::config::Config;
 use crate::edge::Gate;
@@ -40,8 +40,9 @@ pub enum StartError {
 pub struct House {
     pub gate: Arc<Gate>,
     pub lifecycle: Lifecycle,
+    links: Links,
     public: TcpListener,
-    admin: Option<TcpListener>,
+    admin: TcpListener,
 }
 
 impl House {
@@ -50,8 +51,8 @@ impl House {
         let public = bind("listen", config.listen).await?;
         let admin = bind("admin_listen", config.admin_listen).await?;
         let lifecycle = Lifecycle::default();
-        let gate = Arc::new(gate(config, demo, &lifecycle)?);
-        Ok(House { gate, lifecycle, public, admin: Some(admin) })
+        let (gate, links) = gate(config, demo, &lifecycle)?;
+        Ok(House { gate: Arc::new(gate), lifecycle, links, public, admin })
     }
 
     /// Where clients reach it.
@@ -59,25 +60,22 @@ impl House {
         self.public.local_addr()
     }
 
-    pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.as_ref().and_then(|l| l.local_addr().ok())
+    pub fn admin_address(&self) -> std::io::Result<SocketAddr> {
+        self.admin.local_addr()
     }
 
     /// Serves until the lifecycle ends it.
     pub async fn serve(self) {
-        let House { gate, lifecycle, public, admin } = self;
+        let House { gate, lifecycle, links, public, admin } = self;
         let bounds = Bounds { head: gate.rules.header_bytes, head_time: gate.rules.header_read };
         let probes = lifecycle.clone();
         let admin = async {
-            if let Some(listener) = admin {
-                let answer = move |request| {
-                    let lifecycle = probes.clone();
-                    async move { admin::answer(&lifecycle, &request) }
-                };
-                // Probes are answered to the very end.
-                listener::serve(listener, bounds, answer, lifecycle.over.clone(), lifecycle.over.clone())
-                    .await;
-            }
+            let answer = move |request| {
+                let lifecycle = probes.clone();
+                async move { admin::answer(&lifecycle, &request) }
+            };
+            // Probes are answered to the very end.
+            listener::serve(admin, bounds, answer, lifecycle.over.clone(), lifecycle.over.clone()).await;
         };
         lifecycle.set_ready();
         let over = lifecycle.over.clone();
@@ -93,6 +91,7 @@ impl House {
             over.cancel();
         };
         tokio::join!(public, admin);
+        links.hang_up().await;
     }
 }
 
@@ -100,8 +99,8 @@ async fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, St
     TcpListener::bind(address).await.map_err(|error| StartError::Bind { what, address, error })
 }
 
-/// What all edges share, stdio included.
-pub fn gate(config: &Config, demo: bool, lifecycle: &Lifecycle) -> Result<Gate, StartError> {
+/// What all edges share, stdio included, and the links behind it.
+pub fn gate(config: &Config, demo: bool, lifecycle: &Lifecycle) -> Result<(Gate, Links), StartError> {
     let store: Arc<dyn Store> = Arc::new(Memory::new(MEMORY_STORE));
     let keyring = Arc::new(keyring(config)?);
     let rules = rules::of(config)?;
@@ -112,8 +111,8 @@ pub fn gate(config: &Config, demo: bool, lifecycle: &Lifecycle) -> Result<Gate, 
     };
     let replica = PodId::random();
     let replica = HeaderValue::from_str(replica.as_str()).expect("a pod's name is letters and digits");
-    let routes = upstreams::routes(config, demo)?;
-    Ok(Gate {
+    let (routes, links) = upstreams::routes(config, demo)?;
+    let gate = Gate {
         routes: ArcSwap::from_pointee(routes),
         callers: Callers::default(),
         places: Arc::new(Semaphore::new(rules.calls)),
@@ -125,7 +124,8 @@ pub fn gate(config: &Config, demo: bool, lifecycle: &Lifecycle) -> Result<Gate, 
         anonymous: auth::anonymous(),
         tasks: TaskTracker::new(),
         draining: lifecycle.draining.clone(),
-    })
+    };
+    Ok((gate, links))
 }
 
 fn keyring(config: &Config) -> Result<Keyring, StartError> {

@@ -48,7 +48,7 @@ pub async fn run(args: Args) -> ExitCode {
         }
         Err(error) => eprintln!("plasm-mcp: {error}"),
     }
-    if let Some(address) = house.admin_address() {
+    if let Ok(address) = house.admin_address() {
         tracing::info!(%address, "probes and metrics are served");
     }
     let budget = config.drain.budget;

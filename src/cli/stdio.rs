@@ -33,8 +33,8 @@ pub async fn run(args: Args) -> ExitCode {
         return refused(&error);
     }
     let lifecycle = Lifecycle::default();
-    let gate = match house::gate(&config, args.demo, &lifecycle) {
-        Ok(gate) => Arc::new(gate),
+    let (gate, links) = match house::gate(&config, args.demo, &lifecycle) {
+        Ok((gate, links)) => (Arc::new(gate), links),
         Err(error) => return refused(&error),
     };
     warn_if_empty(&config, args.demo);
@@ -45,6 +45,7 @@ pub async fn run(args: Args) -> ExitCode {
     let signals = tokio::spawn(lifecycle.clone().obey_signals(config.drain.budget));
     stdio::serve(gate, mount, &lifecycle, tokio::io::stdin(), tokio::io::stdout()).await;
     signals.abort();
+    links.hang_up().await;
     super::SUCCESS.into()
 }
 

@@ -24,6 +24,9 @@ pub struct Upstream {
     /// Names of headers of the client's request that are passed on; never `Authorization`, `Cookie` or `Mcp-*`.
     #[schemars(schema_with = "header_names_schema")]
     pub forward_headers: Vec<String>,
+    /// Keeps the server's cookies and sends them back, for load balancers that pin by cookie. One jar for all callers: not
+    /// for servers that log in by cookie.
+    pub cookies: bool,
     /// Program of a stdio server, started by the gateway without a shell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
@@ -63,7 +66,7 @@ pub struct Upstream {
     #[serde(with = "units::duration")]
     #[schemars(schema_with = "units::duration_schema", extend("x-min" = "1s", "x-max" = "24h"))]
     pub child_idle: Duration,
-    /// Health checks and the circuit breaker.
+    /// The circuit breaker.
     pub health: Health,
     /// New names of tools, by the name the upstream gives them; a renamed tool bears no prefix.
     #[schemars(schema_with = "renames_schema")]
@@ -81,6 +84,7 @@ impl Default for Upstream {
             url: None,
             headers: Ordered::default(),
             forward_headers: Vec::new(),
+            cookies: false,
             command: None,
             args: Vec::new(),
             env: Ordered::default(),
@@ -132,35 +136,22 @@ pub enum Era {
     Legacy,
 }
 
-/// Health checks and the circuit breaker of one upstream.
+/// The circuit breaker of one upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Health {
-    /// Time between checks of an upstream that is in use; `0s` turns them off.
-    #[serde(with = "units::duration")]
-    #[schemars(schema_with = "units::duration_schema", extend("x-min" = "0s", "x-max" = "1h"))]
-    pub interval: Duration,
-    /// Longest time a check may take.
-    #[serde(with = "units::duration")]
-    #[schemars(schema_with = "units::duration_schema", extend("x-min" = "100ms", "x-max" = "1m"))]
-    pub timeout: Duration,
     /// Failures in a row after which the breaker opens: calls are then answered at once as unavailable.
     #[schemars(range(min = 1, max = 1_000))]
     pub failures: u32,
-    /// How long the breaker stays open before one call is let through as a trial.
+    /// Longest pause before an upstream that is away is tried again; pauses begin at 1 s and double.
     #[serde(with = "units::duration")]
-    #[schemars(schema_with = "units::duration_schema", extend("x-min" = "100ms", "x-max" = "10m"))]
-    pub open: Duration,
+    #[schemars(schema_with = "units::duration_schema", extend("x-min" = "1s", "x-max" = "10m"))]
+    pub longest_pause: Duration,
 }
 
 impl Default for Health {
     fn default() -> Self {
-        Self {
-            interval: Duration::from_secs(30),
-            timeout: Duration::from_secs(5),
-            failures: 5,
-            open: Duration::from_secs(10),
-        }
+        Self { failures: 5, longest_pause: Duration::from_secs(30) }
     }
 }
 

@@ -108,7 +108,8 @@ mod tests {
     impl Client {
         fn of(backend: Arc<dyn Backend>) -> Client {
             let lifecycle = Lifecycle::default();
-            let gate = Arc::new(crate::house::gate(&Default::default(), false, &lifecycle).unwrap());
+            let (gate, _) = crate::house::gate(&Default::default(), false, &lifecycle).unwrap();
+            let gate = Arc::new(gate);
             let mount = Arc::new(Mount { name: "".into(), backend });
             let (ours, theirs) = tokio::io::duplex(4096);
             let (input, output) = tokio::io::split(theirs);

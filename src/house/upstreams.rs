@@ -14,21 +14,41 @@ use crate::upstream::link::{Link, LinkConfig, Reach};
 use crate::upstream::pool::{Pool, PoolLimits, Start};
 use crate::upstream::sse_client::SseSpec;
 use crate::wire;
+use futures_util::future::join_all;
 use http::{HeaderName, HeaderValue, Uri};
 use secrecy::ExposeSecret;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
 
+/// How long the ends of all upstreams may take: a child has 3 s after its input's end and 3 s after SIGTERM.
+const FAREWELL: Duration = Duration::from_secs(8);
 /// The longest that one upstream may hold up the lists of the others.
 const LIST_LIMIT: Duration = Duration::from_secs(10);
 
-/// What answers at each path.
-pub fn routes(config: &Config, demo: bool) -> Result<Routes, StartError> {
+/// The links to all upstreams, held to be ended in order.
+pub struct Links(Vec<Arc<Link>>);
+
+impl Links {
+    /// Ends what the links hold open: standing calls, shared sessions, children. Waits for it, for a bounded time.
+    pub async fn hang_up(self) {
+        let all = join_all(self.0.iter().map(|link| link.hang_up()));
+        if timeout(FAREWELL, all).await.is_err() {
+            tracing::warn!("some upstreams were not ended in time");
+        }
+    }
+}
+
+/// What answers at each path, and the links behind it.
+pub fn routes(config: &Config, demo: bool) -> Result<(Routes, Links), StartError> {
+    let mut all = Vec::new();
     let mut links: BTreeMap<&str, Arc<dyn Backend>> = BTreeMap::new();
     for (name, upstream) in config.enabled_upstreams() {
         let id = UpstreamId::new(name).ok_or_else(|| setting(name, "", "is not an upstream id"))?;
-        links.insert(name, Arc::new(link(id, upstream, config)?));
+        let link = Arc::new(link(id, upstream, config)?);
+        all.push(link.clone());
+        links.insert(name, link);
     }
     let mut routes = Routes::default();
     for (name, profile, upstreams) in config.served_profiles() {
@@ -55,7 +75,7 @@ pub fn routes(config: &Config, demo: bool) -> Result<Routes, StartError> {
         let path: Arc<str> = if default { "".into() } else { name.into() };
         routes.mounts.insert(path.clone(), Arc::new(Mount { name: path, backend }));
     }
-    Ok(routes)
+    Ok((routes, Links(all)))
 }
 
 fn member(id: &str, backend: Arc<dyn Backend>, config: &Config, profile: &config::Profile) -> Member {
@@ -91,6 +111,8 @@ pub fn link(id: UpstreamId, upstream: &config::Upstream, config: &Config) -> Res
     link.request_timeout = upstream.start_timeout;
     link.most_calls = upstream.max_concurrent as usize;
     link.call_timeout = upstream.timeout;
+    link.failures = upstream.health.failures;
+    link.longest_pause = upstream.health.longest_pause;
     Ok(Link::new(link, reach(&id, upstream, config)?))
 }
 
@@ -108,7 +130,12 @@ fn reach(id: &UpstreamId, upstream: &config::Upstream, config: &Config) -> Resul
     let url: Uri = url.parse().map_err(|_| setting(id.as_str(), "url", "is not a URL"))?;
     let headers = headers(id, upstream)?;
     let client: HttpClient = http_client(upstream.connect_timeout);
-    let http = HttpConfig { url: url.clone(), headers: headers.clone(), cookies: false, limit: limits.bytes };
+    let http = HttpConfig {
+        url: url.clone(),
+        headers: headers.clone(),
+        cookies: upstream.cookies,
+        limit: limits.bytes,
+    };
     let sse = SseSpec {
         name: id.clone(),
         url,

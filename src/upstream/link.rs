@@ -93,7 +93,7 @@ impl Link {
             channels: Channels::new(),
             lists: Lists::new(),
             answered,
-            health: Health::new(config.most_calls, config.queue_wait),
+            health: Health::new(&config),
             tasks: TaskTracker::new(),
             over: CancellationToken::new(),
             config,

@@ -53,6 +53,10 @@ pub fn folded<'a>(map: &'a http::HeaderMap, name: &str) -> Result<Option<&'a str
     let mut found = None;
     for value in map.get_all(name) {
         let value = value.to_str().map_err(|_| HeaderError::Malformed)?;
+        if found.is_none() && !value.as_bytes().contains(&b',') {
+            found = Some(value.trim());
+            continue;
+        }
         for part in value.split(',').map(str::trim) {
             if found.is_some_and(|f| f != part) {
                 return Err(HeaderError::Differing);
@@ -99,18 +103,19 @@ pub fn accepts(map: &http::HeaderMap, kind: &str, sub: &str) -> bool {
 
 /// Whether `Content-Type` names JSON, parameters and case aside.
 pub fn is_json(map: &http::HeaderMap) -> bool {
-    map.get(http::header::CONTENT_TYPE)
-        .and_then(|v| v.to_str().ok())
-        .and_then(|v| v.split(';').next())
-        .is_some_and(|v| v.trim().eq_ignore_ascii_case("application/json"))
+    is_media(map, "application/json")
 }
 
 /// Whether `Content-Type` names an event stream.
 pub fn is_event_stream(map: &http::HeaderMap) -> bool {
-    map.get(http::header::CONTENT_TYPE)
-        .and_then(|v| v.to_str().ok())
-        .and_then(|v| v.split(';').next())
-        .is_some_and(|v| v.trim().eq_ignore_ascii_case("text/event-stream"))
+    is_media(map, "text/event-stream")
+}
+
+fn is_media(map: &http::HeaderMap, media: &str) -> bool {
+    let Some(said) = map.get(http::header::CONTENT_TYPE) else { return false };
+    let said = said.as_bytes();
+    let end = said.iter().position(|&b| b == b';').unwrap_or(said.len());
+    said[..end].trim_ascii().eq_ignore_ascii_case(media.as_bytes())
 }
 
 #[cfg(test)]

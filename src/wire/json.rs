@@ -169,6 +169,18 @@ fn each_member<'a>(
     }
 }
 
+/// The bytes at which the depth may change, or a string begins.
+const STRUCTURE: [bool; 256] = {
+    let mut table = [false; 256];
+    let marks = *b"{}[]\"";
+    let mut i = 0;
+    while i < marks.len() {
+        table[marks[i] as usize] = true;
+        i += 1;
+    }
+    table
+};
+
 /// The end of the value at `at` of a text that was checked: nothing is checked again, only where it ends. Of an
 /// unchecked text it gives some end or none, and never panics.
 fn skip(text: &[u8], at: usize) -> Option<usize> {
@@ -178,19 +190,19 @@ fn skip(text: &[u8], at: usize) -> Option<usize> {
             let mut depth = 0u32;
             let mut i = at;
             loop {
-                match text.get(i)? {
+                i += text.get(i..)?.iter().position(|&b| STRUCTURE[b as usize])?;
+                match text[i] {
                     b'"' => {
                         i = skip_string(text, i)?;
                         continue;
                     }
                     b'{' | b'[' => depth += 1,
-                    b'}' | b']' => {
+                    _ => {
                         depth = depth.checked_sub(1)?;
                         if depth == 0 {
                             return Some(i + 1);
                         }
                     }
-                    _ => {}
                 }
                 i += 1;
             }
@@ -211,22 +223,36 @@ fn skip_string(text: &[u8], at: usize) -> Option<usize> {
     }
     let mut i = at + 1;
     loop {
-        i += stop(text.get(i..)?)?;
-        if text[i] == b'"' {
-            return Some(i + 1);
+        i += plain(text, i);
+        match text.get(i)? {
+            b'"' => return Some(i + 1),
+            b'\\' => i += 2,
+            _ => return None,
         }
-        i += 2;
     }
 }
 
-/// How far the next quote or backslash is. Keys and most values are short; long ones (base64) are worth the wide search.
+/// How many bytes from `at` on are plain within a string: no quote, no backslash, no control character. Eight bytes are
+/// looked at together: a byte is one of those three where subtracting borrows from its high bit.
 #[inline]
-fn stop(rest: &[u8]) -> Option<usize> {
-    let near = &rest[..rest.len().min(24)];
-    match near.iter().position(|&b| b == b'"' || b == b'\\') {
-        Some(n) => Some(n),
-        None => memchr::memchr2(b'"', b'\\', &rest[near.len()..]).map(|n| n + near.len()),
+fn plain(text: &[u8], at: usize) -> usize {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGHS: u64 = ONES << 7;
+    let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+    let mut i = at;
+    while let Some(eight) = text.get(i..i + 8) {
+        let word = u64::from_le_bytes(eight.try_into().expect("eight bytes are eight bytes"));
+        let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
+        let found =
+            control | has_zero(word ^ (ONES * u64::from(b'"'))) | has_zero(word ^ (ONES * u64::from(b'\\')));
+        if found != 0 {
+            // The lowest mark is exact: borrows run upwards only.
+            return i - at + found.trailing_zeros() as usize / 8;
+        }
+        i += 8;
     }
+    let rest = text.get(i..).unwrap_or_default();
+    i - at + rest.iter().position(|&b| b == b'"' || b == b'\\' || b < 0x20).unwrap_or(rest.len())
 }
 
 #[inline]
@@ -307,14 +333,11 @@ fn quoted(text: &[u8], at: usize) -> Result<usize, JsonError> {
     }
     let mut i = at + 1;
     loop {
-        let rest = text.get(i..).unwrap_or_default();
-        let stop = stop(rest).ok_or(JsonError::Syntax(text.len()))?;
-        if let Some(n) = rest[..stop].iter().position(|&b| b < 0x20) {
-            return Err(JsonError::Syntax(i + n));
-        }
-        i += stop;
-        if text[i] == b'"' {
-            return Ok(i + 1);
+        i += plain(text, i);
+        match text.get(i) {
+            Some(b'"') => return Ok(i + 1),
+            Some(b'\\') => {}
+            _ => return Err(JsonError::Syntax(i)),
         }
         match text.get(i + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => i += 2,
@@ -499,7 +522,27 @@ mod tests {
         assert_eq!(values, [&br#""x\\\"}""#[..], br#"[1,{"c":"]"},-2e3]"#, b"true", b"null"]);
     }
 
+    #[test]
+    fn a_plain_run_ends_at_the_first_byte_that_is_none() {
+        for special in [b'"', b'\\', 0, 0x1f] {
+            for length in 0..40 {
+                let mut text = vec![b'~'; 40];
+                text[length] = special;
+                assert_eq!(plain(&text, 0), length, "{special} at {length}");
+            }
+        }
+        let high = "é€😀\u{7f} \u{80}".repeat(9);
+        assert_eq!(plain(high.as_bytes(), 0), high.len());
+    }
+
     proptest::proptest! {
+        #[test]
+        fn a_plain_run_is_what_a_byte_by_byte_look_finds(text: Vec<u8>, at in 0usize..8) {
+            let at = at.min(text.len());
+            let slow = text[at..].iter().position(|&b| b == b'"' || b == b'\\' || b < 0x20);
+            proptest::prop_assert_eq!(plain(&text, at), slow.unwrap_or(text.len() - at));
+        }
+
         #[test]
         fn no_unchecked_text_makes_the_members_panic(text: Vec<u8>) {
             let _ = lax_members(&text, 0);

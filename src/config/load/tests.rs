@@ -83,7 +83,7 @@ upstreams:
     era: modern
     stateless: true
     timeout: 250ms
-    health: {interval: 0s}
+    health: {failures: 3}
     rename: {read: read_file}
     tools: {allow: ['read*'], deny: ['*_secret']}
     uri_prefixes: ['z://']

@@ -1,7 +1,7 @@
 //! Looks when an upstream that could not be reached is back, so that those who hold standing calls learn of it.
 
 use super::handshake::{self, Party};
-use super::health::{jittered, pause};
+use super::health::jittered;
 use super::trouble::Trouble;
 use super::{Arc, Inner};
 use crate::telemetry::metrics;
@@ -31,8 +31,11 @@ impl Inner {
         let (weak, over) = (Arc::downgrade(self), self.over.clone());
         self.tasks.spawn(async move {
             for rounds in 0.. {
+                let Some(wait) = weak.upgrade().map(|link| jittered(link.health.pause(rounds))) else {
+                    return;
+                };
                 tokio::select! {
-                    () = sleep(jittered(pause(rounds))) => {}
+                    () = sleep(wait) => {}
                     () = over.cancelled() => return,
                 }
                 let Some(link) = weak.upgrade() else { return };

@@ -1,15 +1,13 @@
 //! Whether an upstream answers: a circuit breaker over its calls, and a bound on how many are made at once.
 
+use super::LinkConfig;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 
-/// Failures in a row after which calls are refused for a while.
-const THRESHOLD: u32 = 5;
 const SHORTEST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(30);
 /// A trial whose caller left without telling how it went is forgotten after this.
 const TRIAL: Duration = Duration::from_secs(30);
 
@@ -37,26 +35,36 @@ impl Breaker {
         }
     }
 
-    fn failed(self, now: Instant) -> Breaker {
+    fn failed(self, now: Instant, patience: Patience) -> Breaker {
         match self {
-            Breaker::Closed { failures } if failures + 1 < THRESHOLD => {
+            Breaker::Closed { failures } if failures + 1 < patience.failures => {
                 Breaker::Closed { failures: failures + 1 }
             }
-            Breaker::Closed { .. } => Breaker::open(now, 0),
-            Breaker::Trying { rounds, .. } => Breaker::open(now, rounds + 1),
+            Breaker::Closed { .. } => Breaker::open(now, 0, patience),
+            Breaker::Trying { rounds, .. } => Breaker::open(now, rounds + 1, patience),
             // Calls that were under way when it opened tell nothing new.
             Breaker::Open { .. } => self,
         }
     }
 
-    fn open(now: Instant, rounds: u32) -> Breaker {
-        Breaker::Open { until: now + pause(rounds), rounds }
+    fn open(now: Instant, rounds: u32, patience: Patience) -> Breaker {
+        Breaker::Open { until: now + patience.pause(rounds), rounds }
     }
 }
 
-/// The wait before attempt `rounds + 1`: doubling, bounded.
-pub(super) fn pause(rounds: u32) -> Duration {
-    SHORTEST.saturating_mul(1 << rounds.min(8)).min(LONGEST)
+/// How much of an upstream is borne with.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    /// Failures in a row after which calls are refused for a while.
+    failures: u32,
+    longest: Duration,
+}
+
+impl Patience {
+    /// The wait before attempt `rounds + 1`: doubling, bounded.
+    fn pause(self, rounds: u32) -> Duration {
+        SHORTEST.saturating_mul(1 << rounds.min(16)).min(self.longest)
+    }
 }
 
 /// `wait` with up to a quarter more, so that what failed at once is not tried again at once.
@@ -75,20 +83,22 @@ pub(super) struct Health {
     returns: watch::Sender<u64>,
     room: Arc<Semaphore>,
     queue_wait: Duration,
+    patience: Patience,
 }
 
 /// A place among the calls that are made at once; given back when dropped.
 pub(super) type Place = OwnedSemaphorePermit;
 
 impl Health {
-    pub(super) fn new(most_calls: usize, queue_wait: Duration) -> Health {
+    pub(super) fn new(config: &LinkConfig) -> Health {
         Health {
             breaker: Mutex::new(Breaker::Closed { failures: 0 }),
             troubled: AtomicBool::new(false),
             up: AtomicBool::new(true),
             returns: watch::Sender::new(0),
-            room: Arc::new(Semaphore::new(most_calls)),
-            queue_wait,
+            room: Arc::new(Semaphore::new(config.most_calls)),
+            queue_wait: config.queue_wait,
+            patience: Patience { failures: config.failures, longest: config.longest_pause },
         }
     }
 
@@ -120,9 +130,14 @@ impl Health {
     /// The upstream could not be reached. Whether that began an outage: somebody is then to look when it is back.
     pub(super) fn ill(&self) -> bool {
         let mut breaker = self.breaker.lock().expect("no holder of the breaker panics");
-        *breaker = breaker.failed(Instant::now());
+        *breaker = breaker.failed(Instant::now(), self.patience);
         self.troubled.store(true, Ordering::Release);
         self.up.swap(false, Ordering::AcqRel)
+    }
+
+    /// The wait before the upstream is looked for the `rounds + 1`st time.
+    pub(super) fn pause(&self, rounds: u32) -> Duration {
+        self.patience.pause(rounds)
     }
 
     /// Whether the upstream answered when it was last asked.
@@ -153,23 +168,30 @@ mod tests {
     fn it_opens_after_failures_in_a_row_lets_one_try_and_waits_longer_each_time() {
         let now = Instant::now();
         let mut breaker = Breaker::Closed { failures: 0 };
-        for _ in 1..THRESHOLD {
-            breaker = breaker.failed(now);
+        let patience = Patience { failures: 3, longest: Duration::from_secs(9) };
+        for _ in 1..patience.failures {
+            breaker = breaker.failed(now, patience);
             assert!(breaker.admit(now).0);
         }
-        breaker = breaker.failed(now);
+        breaker = breaker.failed(now, patience);
         assert!(!breaker.admit(now).0);
         let (pass, trying) = breaker.admit(now + SHORTEST);
         assert!(pass && !trying.admit(now + SHORTEST).0, "one alone tries");
         assert!(trying.admit(now + SHORTEST + TRIAL).0, "a lost trial does not shut it for good");
-        let Breaker::Open { until, .. } = trying.failed(now) else { panic!() };
+        let Breaker::Open { until, .. } = trying.failed(now, patience) else { panic!() };
         assert_eq!(until, now + SHORTEST * 2);
-        assert_eq!(pause(30), LONGEST);
+        assert_eq!(patience.pause(30), patience.longest);
+    }
+
+    /// Room for one call at a time, and nobody waits.
+    fn narrow() -> Health {
+        let id = crate::mcp::UpstreamId::new("u").unwrap();
+        Health::new(&LinkConfig { most_calls: 1, queue_wait: Duration::ZERO, ..LinkConfig::new(id) })
     }
 
     #[tokio::test]
     async fn an_outage_begins_once_and_ends_once() {
-        let health = Health::new(1, Duration::ZERO);
+        let health = narrow();
         assert!(!health.well());
         assert!(health.ill() && !health.ill());
         assert!(!health.is_up());
@@ -179,7 +201,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_house_is_told_and_a_place_given_back_is_taken() {
-        let health = Health::new(1, Duration::ZERO);
+        let health = narrow();
         let soon = Instant::now() + Duration::from_secs(5);
         let place = health.enter(soon).await.unwrap();
         assert!(health.enter(soon).await.is_none());

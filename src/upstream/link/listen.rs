@@ -4,7 +4,7 @@
 use super::ask::Asks;
 use super::begin::{Begun, Job, word};
 use super::filter::Filter;
-use super::health::{jittered, pause};
+use super::health::jittered;
 use super::hop::Hop;
 use super::trouble::Trouble;
 use super::{Arc, Call, Fault, Inner, Kind, Method, Note, Outcome, Reply, handshake};
@@ -112,7 +112,7 @@ impl Standing {
                 rounds = 0;
             }
             tokio::select! {
-                () = sleep(jittered(pause(rounds))) => {}
+                () = sleep(jittered(self.link.health.pause(rounds))) => {}
                 () = changed(&mut self.returns) => {}
             }
             rounds += 1;

@@ -36,6 +36,10 @@ pub struct LinkConfig {
     /// Calls at once, and how long one waits for its turn.
     pub most_calls: usize,
     pub queue_wait: Duration,
+    /// Failures of the way in a row after which calls are refused for a while.
+    pub failures: u32,
+    /// The longest pause before an upstream that is away is tried again.
+    pub longest_pause: Duration,
     /// Items of one list over all its pages; what comes beyond is an error.
     pub most_items: usize,
 }
@@ -53,6 +57,8 @@ impl LinkConfig {
             probe_timeout: Duration::from_secs(5),
             most_calls: 512,
             queue_wait: Duration::from_secs(5),
+            failures: 5,
+            longest_pause: Duration::from_secs(30),
             most_items: 20_000,
         }
     }
