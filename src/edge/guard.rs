@@ -11,21 +11,28 @@ pub fn admit(
     map: &HeaderMap,
     authority: Option<&str>,
 ) -> Result<(), (StatusCode, &'static str)> {
-    let host = map.get(header::HOST).and_then(|h| h.to_str().ok()).or(authority);
-    if !host.is_some_and(|h| is_listed(&rules.hosts, h) || is_loopback(h)) {
+    // Who else reads the request may go by another of the names that it bears: every one must be ours.
+    let mut hosts = values(map, header::HOST).chain(authority).peekable();
+    if hosts.peek().is_none() || !hosts.all(|h| is_listed(&rules.hosts, h) || is_loopback(h)) {
         return Err((
             StatusCode::MISDIRECTED_REQUEST,
             "this host is not served here; list it in allowed_hosts",
         ));
     }
-    let Some(origin) = map.get(header::ORIGIN) else { return Ok(()) };
-    let origin = origin.to_str().unwrap_or_default();
-    let bare = origin.split_once("://").map(|(_, rest)| rest);
-    if is_listed(&rules.origins, origin) || bare.is_some_and(is_loopback) {
+    let admitted = |origin: &str| {
+        let bare = origin.split_once("://").map(|(_, rest)| rest);
+        is_listed(&rules.origins, origin) || bare.is_some_and(is_loopback)
+    };
+    if values(map, header::ORIGIN).all(admitted) {
         Ok(())
     } else {
         Err((StatusCode::FORBIDDEN, "this origin is not admitted; list it in allowed_origins"))
     }
+}
+
+/// All values of a header; what is no text is none that is admitted.
+fn values(map: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
+    map.get_all(name).into_iter().map(|value| value.to_str().unwrap_or_default())
 }
 
 fn is_listed(list: &[String], value: &str) -> bool {

@@ -89,7 +89,8 @@ fn place<'a>(public: Option<&str>, path: &'a str) -> Place<'a> {
             };
         }
     };
-    let mut parts = rest.trim_start_matches('/').split('/');
+    // One slash alone: `/mcp//dev` would be another path to a proxy that guards `/mcp/dev`.
+    let mut parts = rest.strip_prefix('/').unwrap_or(rest).split('/');
     match (parts.next().unwrap_or_default(), parts.next(), parts.next()) {
         ("sse", None, _) => Place::Sse(""),
         ("message", None, _) => Place::Message(""),
@@ -255,6 +256,8 @@ mod tests {
             ("/", Place::Nowhere),
             ("", Place::Nowhere),
             ("/mcp/a/b/c", Place::Nowhere),
+            ("/mcp//dev", Place::Nowhere),
+            ("//mcp/dev", Place::Nowhere),
         ];
         for (path, want) in table {
             assert_eq!(place(public, path), want, "{path}");

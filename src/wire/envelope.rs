@@ -56,9 +56,13 @@ pub enum Body {
     Batch(Vec<Result<Message, Refused>>),
 }
 
+/// The most members of a client's batch: each has an answer of its own, so a short text could ask for a great many.
+const LARGEST_BATCH: usize = 100;
+
 const KEYS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
-/// Reads a client's body strictly. Errors: `-32700` for what is not JSON, `-32600` for what is no message.
+/// Reads a client's body strictly. Errors: `-32700` for what is not JSON, `-32600` for what is no message and for a batch
+/// of none or of more than 100.
 pub fn read_body(text: Bytes, depth: u16) -> Result<Body, Refused> {
     let span = json::check(&text, depth).map_err(|e| refuse(None, e))?;
     if text[span.start as usize] != b'[' {
@@ -67,6 +71,9 @@ pub fn read_body(text: Bytes, depth: u16) -> Result<Body, Refused> {
     let members = json::elements(&text, span.start).unwrap_or_default();
     if members.is_empty() {
         return Err(invalid(None, "an empty batch"));
+    }
+    if members.len() > LARGEST_BATCH {
+        return Err(invalid(None, format!("a batch of more than {LARGEST_BATCH} messages")));
     }
     Ok(Body::Batch(members.into_iter().map(|span| message(&text, span, Rule::Strict)).collect()))
 }
@@ -294,6 +301,13 @@ mod tests {
             assert_eq!(code_of(text), want, "{text}");
         }
         assert_eq!(read(Bytes::from_static(b"{\"a\":\"\xff\"}"), 128).unwrap_err().code, code::PARSE);
+    }
+
+    #[test]
+    fn a_batch_has_an_end() {
+        let of = |count: usize| read_body(format!("[{}1]", "1,".repeat(count - 1)).into(), 128);
+        assert!(matches!(of(LARGEST_BATCH), Ok(Body::Batch(all)) if all.len() == LARGEST_BATCH));
+        assert_eq!(of(LARGEST_BATCH + 1).unwrap_err().code, code::INVALID_REQUEST);
     }
 
     #[test]

@@ -71,6 +71,15 @@ async fn foreign_origins_and_hosts_are_refused_before_anything_is_read() {
         let answer = client.raw(&headers_but(&[("host", Some(host))]), body()).await;
         refused(answer, 421).await;
     }
+    // One good name beside a bad one is none: who else reads the request may go by the other.
+    for two in [["127.0.0.1", "evil.example"], ["evil.example", "127.0.0.1"]] {
+        let headers = headers_but(&[("host", Some(two[0])), ("host", Some(two[1]))]);
+        refused(client.raw(&headers, body()).await, 421).await;
+    }
+    let answer = gateway.request("POST", "http://evil.example/mcp", &headers_but(&[]), body()).await;
+    refused(answer, 421).await;
+    let origins = [("origin", Some("http://localhost")), ("origin", Some("https://evil.example"))];
+    refused(client.raw(&headers_but(&origins), body()).await, 403).await;
     for host in ["localhost", "mcp.example.com", "MCP.example.com:443", "[::1]:1"] {
         assert_eq!(client.raw(&headers_but(&[("host", Some(host))]), body()).await.status, 200, "{host}");
     }
