@@ -269,6 +269,10 @@ impl Standing {
                 }
                 return Err(self.broken());
             }
+            // It has the stream, and gives it to somebody else for now (official SDKs: one a session), or not so often.
+            Err(error @ TransportError::Refused { status: 409 | 429, .. }) => {
+                return Err(self.link.failed(Trouble::Way(error), true));
+            }
             // Not every server without the stream says so by 405.
             Err(TransportError::Refused { status: 400..=499, .. }) if !resumed => None,
             Err(error) => return Err(self.link.failed(Trouble::Way(error), true)),

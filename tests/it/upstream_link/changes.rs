@@ -107,3 +107,45 @@ async fn an_upstream_that_changed_its_era_is_asked_again_and_served() {
     comes_true("the modern server is spoken to", served).await;
     assert_eq!(seen(&third, "server/discover").await.len(), 1);
 }
+
+/// A legacy upstream whose session has one stream, as the official SDKs' have: a second GET is 409 until the first ends.
+#[tokio::test]
+async fn an_upstream_whose_stream_is_taken_is_asked_for_it_again() {
+    let gets = Arc::new(Mutex::new(0));
+    let counted = gets.clone();
+    let get = async move || {
+        let mut gets = counted.lock().unwrap();
+        *gets += 1;
+        if *gets == 1 {
+            return (http::StatusCode::CONFLICT, [("content-type", "text/plain")], String::new());
+        }
+        let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+        (http::StatusCode::OK, [("content-type", "text/event-stream")], format!("data: {changed}\n\n"))
+    };
+    let post = async |body: String| {
+        let body: Value = serde_json::from_str(&body).unwrap();
+        let hello = json!({ "protocolVersion": "2025-11-25", "serverInfo": {},
+            "capabilities": { "tools": { "listChanged": true } } });
+        let (status, text) = match body["method"].as_str() {
+            Some("initialize") => (200, json!({ "jsonrpc": "2.0", "id": body["id"], "result": hello })),
+            Some("server/discover") => (
+                400,
+                json!({ "jsonrpc": "2.0", "id": body["id"],
+                "error": { "code": -32601, "message": "method not found" } }),
+            ),
+            _ => (202, Value::Null),
+        };
+        let headers = [("content-type", "application/json"), ("mcp-session-id", "s")];
+        (http::StatusCode::from_u16(status).unwrap(), headers, text.to_string())
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let routes = axum::Router::new().route("/mcp", axum::routing::post(post).get(get));
+    let server = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+    let link = link(&url);
+    let mut events = events(link.call(listen(&legacy("s"), everything())).await);
+    assert_eq!(note(&mut events).await.method, Method::Acknowledged);
+    assert_eq!(note(&mut events).await.method, Method::ToolsChanged);
+    assert!(*gets.lock().unwrap() > 1);
+    server.abort();
+}
