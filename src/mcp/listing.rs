@@ -83,6 +83,9 @@ pub struct Listing {
     pub ttl_ms: u64,
     /// Whether it depends on who asked.
     pub private: bool,
+    /// The names of what was listed and may not be used: tools whose annotations are invalid (2026-07-28 tools,
+    /// *x-mcp-header*). Empty names for what has none.
+    pub left_out: Vec<Arc<str>>,
     /// The upstreams whose part is missing.
     pub missing: Vec<UpstreamId>,
 }
@@ -94,7 +97,8 @@ impl Listing {
         for (at, item) in items.iter().enumerate() {
             index.entry(item.name.clone()).or_insert(at);
         }
-        Listing { kind, items, index, whole: None, ttl_ms: 0, private: true, missing: Vec::new() }
+        let (left_out, missing) = (Vec::new(), Vec::new());
+        Listing { kind, items, index, whole: None, ttl_ms: 0, private: true, left_out, missing }
     }
 
     pub fn items(&self) -> &[Item] {

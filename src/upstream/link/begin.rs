@@ -100,7 +100,7 @@ impl Inner {
             };
             // Where these take too long, what is left of the time is the request's own to fail in.
             let headers = timeout_at(job.deadline, self.param_headers(job, &hop, false)).await;
-            let headers = headers.unwrap_or_default();
+            let headers = headers.unwrap_or_else(|_| Ok(Vec::new()))?;
             let level = timeout_at(job.deadline, self.level(job, &hop)).await.unwrap_or_default();
             let outgoing = self.dress(job, hop.is_modern(), level.as_deref());
             let route = self.route(&job.caller, &hop, headers);
@@ -187,40 +187,45 @@ impl Inner {
         self.clone().list(job.caller.clone(), Kind::Tool, Age::Fresh).await.is_ok()
     }
 
-    /// `Mcp-Param-*` of a tool call, from the list as it is known; it is asked for where it is not.
+    /// `Mcp-Param-*` of a tool call, from the list as it is known; it is asked for where it is not. Errors: the tool is
+    /// one that no client may call.
     async fn param_headers(
         self: &Arc<Self>,
         job: &Job,
         hop: &Hop,
         asked: bool,
-    ) -> Vec<(HeaderName, HeaderValue)> {
+    ) -> Result<Vec<(HeaderName, HeaderValue)>, Fault> {
         if job.method != Method::ToolsCall || !hop.is_modern() || hop.channel.is_some() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let Some(listing) = self.lists.known(&Key::of(&job.caller, Kind::Tool)) else {
             if asked {
-                return Vec::new();
+                return Ok(Vec::new());
             }
             let listed = self.clone().list(job.caller.clone(), Kind::Tool, Age::Known).await;
             if let Err(fault) = listed {
                 let why = word(&fault);
                 tracing::debug!(upstream = %self.id(), why, "a tool is called without knowing its list");
-                return Vec::new();
+                return Ok(Vec::new());
             }
             return Box::pin(self.param_headers(job, hop, true)).await;
         };
-        let Some(name) = job.params.written(&job.params.name) else { return Vec::new() };
-        let Some(item) = listing.find(&name).filter(|item| !item.headers.is_empty()) else {
-            return Vec::new();
+        let Some(name) = job.params.written(&job.params.name) else { return Ok(Vec::new()) };
+        let Some(item) = listing.find(&name) else {
+            return match listing.left_out.iter().any(|left_out| **left_out == *name) {
+                true => Err(Reason::UnknownTool(name).into()),
+                false => Ok(Vec::new()),
+            };
         };
-        let Some(arguments) = job.params.arguments.as_ref() else { return Vec::new() };
+        let arguments = job.params.arguments.as_ref().filter(|_| !item.headers.is_empty());
+        let Some(arguments) = arguments else { return Ok(Vec::new()) };
         let arguments = Raw::trusted(job.params.raw.written(arguments));
         let value = |header: &param_headers::ParamHeader| {
             let text = param_headers::argument(&arguments, &header.path)?;
             let value = HeaderValue::from_str(&headers::encode(&text)).ok()?;
             Some((header.header.clone(), value))
         };
-        item.headers.iter().filter_map(value).collect()
+        Ok(item.headers.iter().filter_map(value).collect())
     }
 
     /// The log level that this request is to have at a modern hop; at a legacy hop it is set in the session where a

@@ -114,6 +114,7 @@ impl Lists {
             let (theirs, ours): (Vec<_>, Vec<_>) = (bodies(known), bodies(&listing));
             (known.ttl_ms, known.private) == (listing.ttl_ms, listing.private)
                 && whole(known) == whole(&listing)
+                && known.left_out == listing.left_out
                 && theirs == ours
         });
         known.unwrap_or_else(|| Arc::new(listing))

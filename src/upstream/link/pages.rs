@@ -22,6 +22,7 @@ impl Inner {
         let mut cursor: Option<String> = None;
         let (mut bytes, mut whole, mut ttl_ms) = (0, None, u64::MAX);
         let (mut private, mut said_private) = (false, false);
+        let mut left_out = Vec::new();
         for number in 0..PAGES {
             let params = cursor.as_ref().map(|c| Raw::trusted(format!(r#"{{"cursor":{}}}"#, json::quote(c))));
             let job = Job::own(self, caller, kind.method(), params);
@@ -37,7 +38,9 @@ impl Inner {
                 Err(fault) => return Err(fault),
             };
             bytes += page.len();
-            let untouched = self.take(&page, kind, &mut items)?;
+            let before = left_out.len();
+            self.take(&page, kind, &mut items, &mut left_out)?;
+            let untouched = left_out.len() == before;
             if items.len() > self.config.most_items || bytes > BYTES {
                 return Err(self.endless(format!("a list of more than {} items", self.config.most_items)));
             }
@@ -62,6 +65,7 @@ impl Inner {
         }
         let mut listing = Listing::new(kind, items);
         (listing.whole, listing.ttl_ms, listing.private) = (whole, ttl_ms, private);
+        listing.left_out = left_out;
         Ok(Fetched { listing, said_private })
     }
 
@@ -69,8 +73,14 @@ impl Inner {
         Reason::Garbage { upstream: self.id().clone(), why: why.into() }.into()
     }
 
-    /// Takes the items of a page. Whether all of them were taken.
-    fn take(&self, page: &Raw, kind: Kind, items: &mut Vec<Item>) -> Result<bool, Fault> {
+    /// Takes the items of a page; of those that cannot be listed the names, empty where they have none.
+    fn take(
+        &self,
+        page: &Raw,
+        kind: Kind,
+        items: &mut Vec<Item>,
+        left_out: &mut Vec<Arc<str>>,
+    ) -> Result<(), Fault> {
         let text = page.text();
         let members = json::lax_members(text, 0).unwrap_or_default();
         let list = members.iter().find(|m| m.is(kind.items_key()));
@@ -79,33 +89,41 @@ impl Inner {
             let why = format!("a list without {}", kind.items_key()).into();
             return Err(Reason::Garbage { upstream: self.id().clone(), why }.into());
         };
-        let mut all = true;
         for span in list {
             match item(page.part(&span), kind) {
                 Ok(item) => items.push(item),
-                Err(why) => {
-                    all = false;
+                Err(Unfit { name, why }) => {
                     tracing::warn!(upstream = %self.id(), ?kind, why, "a listed item is left out");
+                    left_out.push(name.unwrap_or_default());
                 }
             }
         }
-        Ok(all)
+        Ok(())
     }
 }
 
-/// Reads one listed item: its name, and which arguments of a tool travel as headers. Errors: why it cannot be listed.
-fn item(body: Raw, kind: Kind) -> Result<Item, String> {
+/// Why an item cannot be listed, and what it is called where that can be read.
+#[derive(Debug)]
+struct Unfit {
+    name: Option<Arc<str>>,
+    why: String,
+}
+
+/// Reads one listed item: its name, and which arguments of a tool travel as headers.
+fn item(body: Raw, kind: Kind) -> Result<Item, Unfit> {
+    let nameless = |why: String| Unfit { name: None, why };
     let text = body.text();
-    let members = json::lax_members(text, 0).map_err(|_| "no object".to_owned())?;
+    let members = json::lax_members(text, 0).map_err(|_| nameless("no object".to_owned()))?;
     let find = |key: &str| members.iter().find(|m| m.is(key)).map(|m| m.value.clone());
-    let span = find(kind.name_key()).ok_or_else(|| format!("no {}", kind.name_key()))?;
-    let name = body.string(&span).ok_or_else(|| format!("{} is no string", kind.name_key()))?;
+    let span = find(kind.name_key()).ok_or_else(|| nameless(format!("no {}", kind.name_key())))?;
+    let name = body.string(&span).ok_or_else(|| nameless(format!("{} is no string", kind.name_key())))?;
+    let name: Arc<str> = name.into();
     let headers = match find("inputSchema").filter(|_| kind == Kind::Tool) {
         Some(schema) => param_headers::of_schema(&body.part(&schema))
-            .map_err(|invalid| format!("tool {name}: {invalid}"))?,
+            .map_err(|invalid| Unfit { name: Some(name.clone()), why: format!("tool {name}: {invalid}") })?,
         None => Vec::new(),
     };
-    Ok(Item { name: name.into(), name_span: span, headers: headers.into(), body: body.clone() })
+    Ok(Item { name, name_span: span, headers: headers.into(), body: body.clone() })
 }
 
 #[cfg(test)]
@@ -126,13 +144,16 @@ mod tests {
             Kind::Tool,
         );
         assert_eq!(good.unwrap().headers.len(), 1);
-        for bad in [
-            r#"{"name":"t","inputSchema":{"properties":{"r":{"type":"number","x-mcp-header":"R"}}}}"#,
-            r#"{"name":7}"#,
-            r#"{"title":"t"}"#,
-            "7",
+        for (bad, name) in [
+            (
+                r#"{"name":"t","inputSchema":{"properties":{"r":{"type":"number","x-mcp-header":"R"}}}}"#,
+                Some("t"),
+            ),
+            (r#"{"name":7}"#, None),
+            (r#"{"title":"t"}"#, None),
+            ("7", None),
         ] {
-            assert!(read(bad, Kind::Tool).is_err(), "{bad}");
+            assert_eq!(read(bad, Kind::Tool).unwrap_err().name.as_deref(), name, "{bad}");
         }
     }
 }

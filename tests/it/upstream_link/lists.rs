@@ -1,7 +1,7 @@
 //! What an upstream says of itself and what it lists.
 
 use super::*;
-use plasm_mcp::mcp::{Age, Kind};
+use plasm_mcp::mcp::{Age, Fault, Kind, Reason};
 use plasm_mcp::wire::Era;
 
 #[tokio::test]
@@ -56,7 +56,12 @@ async fn a_list_without_a_time_to_live_is_asked_for_each_time_and_known_between(
 #[tokio::test]
 async fn a_tool_with_an_invalid_header_is_left_out_and_the_others_stay() {
     let fixture = Fixture::listening("--http", &["--era", "modern", "--bad-header-tool"]);
-    let with = link(&fixture.url).list(modern("m"), Kind::Tool, Age::Fresh).await.unwrap();
+    let to = link(&fixture.url);
+    let refused = outcome(&to, tool(&modern("m"), "bad_header", json!({ "region": "eu" }))).await;
+    let Outcome::Error(Fault::Ours(Reason::UnknownTool(name))) = refused else { panic!("{refused:?}") };
+    assert_eq!(name, "bad_header", "what may not be listed may not be called");
+    assert!(seen(&fixture, "tools/call").await.is_empty());
+    let with = to.list(modern("m"), Kind::Tool, Age::Fresh).await.unwrap();
     let fixture = Fixture::listening("--http", &["--era", "modern"]);
     let without = link(&fixture.url).list(modern("m"), Kind::Tool, Age::Fresh).await.unwrap();
     assert_eq!(with.items().len(), without.items().len());
