@@ -239,6 +239,7 @@ async def main(argv):
         else:
             server = sse_client(given["--sse"]) if by == "sse" else given["--http"]
         heard = Heard()
+        passed = False
         try:
             with anyio.fail_after(LONGEST):
                 async with Client(
@@ -251,8 +252,13 @@ async def main(argv):
                     message_handler=heard,
                 ) as client:
                     await check(client, heard)
+                    passed = True
             print(f"ok {name}", flush=True)
         except Exception as error:
+            # Over HTTP+SSE this client breaks on a message that comes while it closes: a last change, told of.
+            if passed and by == "sse" and reason(error).startswith("BrokenResourceError"):
+                print(f"ok {name}", flush=True)
+                continue
             failed += 1
             print(f"FAIL {name}: {reason(error)}", flush=True)
             if os.environ.get("PLASM_MCP_TRACE"):

@@ -42,7 +42,7 @@ pub(super) fn reply(
         token: job.progress.clone(),
         least: log_level(job),
         method: job.method.clone(),
-        asks: Asks::new(link, &hop, route),
+        asks: Asks::new(link, &hop, route).of_call(&hop, job),
         link: link.clone(),
         hop,
         id,

@@ -1,12 +1,13 @@
 //! The requests that a legacy upstream makes in the middle of a call: given on as live asks, and their answers sent back
 //! to the session that asked.
 
+use super::begin::Job;
 use super::hop::Hop;
 use super::{Arc, Fault, Inner, Method};
 use crate::mcp::Ask;
 use crate::upstream::transport::{Route, Transport};
 use crate::wire::params::Params;
-use crate::wire::{Id, Raw, Request, code, envelope, json};
+use crate::wire::{Era, Id, Raw, Request, code, envelope, json};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -17,6 +18,8 @@ pub(super) struct Asks {
     transport: Arc<dyn Transport>,
     route: Route,
     modern: bool,
+    /// Whether what comes may be no question of this call, and would end it (see [`Asks::of_call`]).
+    spared: Option<Method>,
     open: Vec<(Id, AbortHandle)>,
 }
 
@@ -30,8 +33,18 @@ impl Asks {
             transport: hop.transport.clone(),
             route: Route { headers: Vec::new(), ..route },
             modern: hop.is_modern(),
+            spared: None,
             open: Vec::new(),
         }
+    }
+
+    /// The asks in the answer to a caller's call. Over a channel no message says which call it belongs to, and servers
+    /// ask on their own account too: for the roots, as soon as they are initialized. A question ends the call of a modern
+    /// caller, which must lose none to what was no question of that call.
+    pub(super) fn of_call(mut self, hop: &Hop, job: &Job) -> Asks {
+        let guessed = hop.channel.is_some() && job.caller.version.era() == Era::Modern;
+        self.spared = guessed.then(|| job.method.clone());
+        self
     }
 
     /// The ask that a request of the upstream becomes; `None` where it is answered here, or may not be made.
@@ -43,9 +56,14 @@ impl Asks {
             return None;
         }
         self.open.retain(|(_, task)| !task.is_finished());
+        let strays = |call: &Method| !call.may_ask() || method == Method::RootsList;
         match method {
             Method::Ping => {
                 self.send(envelope::write_response(Some(&id), Ok(&Raw::trusted("{}"))));
+                return None;
+            }
+            _ if self.spared.as_ref().is_some_and(strays) => {
+                self.refuse(&id);
                 return None;
             }
             // A shared link declared nothing, and nobody in particular could answer.

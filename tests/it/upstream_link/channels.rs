@@ -99,6 +99,21 @@ async fn a_legacy_child_asks_and_tells_of_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_modern_caller_loses_no_call_to_a_childs_question_for_roots() {
+    let (link, pool) = to_children("legacy");
+    let caller = modern("m");
+    let mut asked = events(link.call(tool(&caller, "ask_roots", json!({}))).await);
+    let Some(Event::Done(Outcome::Result(result))) = asked.next().await else { panic!("the call is lost") };
+    let result: Value = result.read().unwrap();
+    let told = text(&result);
+    assert!(told.contains("cannot answer"), "the child was refused: {told}");
+    let mut asked = events(link.call(tool(&caller, "ask_sampling", json!({}))).await);
+    let Some(Event::Ask(ask)) = asked.next().await else { panic!("what only a call asks is given on") };
+    assert_eq!(ask.method, Method::Sample);
+    pool.hang_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_modern_child_is_listened_to() {
     let (link, pool) = to_children("modern");
     let caller = modern("m");
