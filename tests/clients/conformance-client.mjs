@@ -1,0 +1,58 @@
+// The client leg of the official conformance suite, scenario by scenario, with client-leg.mjs as the client.
+//   node conformance-client.mjs SUITE RESULTS [SCENARIO…]
+// SUITE is the suite's package folder: its requirements say what each revision asks for. `auth/*` is left out: the gateway
+// is no OAuth client yet. A scenario passes if the client came through and every check is a SUCCESS; SKIPPED only where
+// NOT_SENT says so. One line a scenario and revision, `ok` or `FAIL`; RESULTS keeps what the suite wrote.
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readFileSync, readdirSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const [suite, results, ...only] = process.argv.slice(2);
+const { parse } = createRequire(join(suite, 'package.json'))('yaml');
+const leg = fileURLToPath(new URL('client-leg.mjs', import.meta.url));
+
+// What the modern era does not send: the suite skips these by itself.
+const NOT_SENT = new Set(['ClientMcpMethodHeader_initialize', 'ClientMcpMethodHeader_notifications_initialized']);
+
+// The scenarios of a revision, scored or not, in the suite's order.
+function asked(revision) {
+    const requirements = parse(readFileSync(join(suite, 'requirements', `${revision}.yaml`), 'utf8'));
+    const unscored = requirements.not_scored.filter(entry => entry.leg === 'client').map(entry => entry.scenario);
+    const all = [...requirements.client, ...unscored].filter(scenario => !scenario.startsWith('auth/'));
+    return only.length === 0 ? all : all.filter(scenario => only.includes(scenario));
+}
+
+// What is wrong with a check; undefined if nothing is. INFO is the suite's own trace.
+function fault(check) {
+    if (check.status === 'SUCCESS' || check.status === 'INFO') return undefined;
+    if (check.status === 'SKIPPED' && NOT_SENT.has(check.name)) return undefined;
+    return `${check.id} (${check.name}): ${check.status} ${check.errorMessage ?? ''}`.trim();
+}
+
+function run(scenario, revision) {
+    const out = join(results, `${revision}-${scenario}`);
+    mkdirSync(out, { recursive: true });
+    const args = ['client', '--command', `"${process.execPath}" "${leg}"`, '--scenario', scenario, '--spec-version', revision, '--output-dir', out];
+    const ran = spawnSync(process.execPath, [join(suite, 'dist/index.js'), ...args], { encoding: 'utf8', timeout: 60_000 });
+    const said = `${ran.stdout}${ran.stderr}`;
+    const folder = readdirSync(out)[0];
+    if (!folder) return { faults: [`the suite did not run it: ${said.trim().split('\n').at(-1)}`] };
+    const checks = JSON.parse(readFileSync(join(out, folder, 'checks.json'), 'utf8')).filter(check => check.status !== 'INFO');
+    const faults = checks.map(fault).filter(Boolean);
+    const client = /Client (exited with code|timed out).*/.exec(said);
+    if (client) faults.push(`${client[0]}: ${/^\S*(Error|Assertion).*/m.exec(said)?.[0] ?? 'it said nothing'}`);
+    if (checks.length === 0) faults.push('no check');
+    return { faults, count: checks.length };
+}
+
+let failed = 0;
+for (const revision of ['2025-11-25', '2026-07-28'])
+    for (const scenario of asked(revision)) {
+        const { faults, count } = run(scenario, revision);
+        const name = `${revision} ${scenario}`;
+        if (faults.length === 0) console.log(`ok ${name}: ${count} checks`);
+        else { failed += 1; console.log(`FAIL ${name}: ${faults.join('; ').slice(0, 1200)}`); }
+    }
+process.exitCode = failed > 0 ? 1 : 0;
