@@ -68,7 +68,7 @@ fn ours(version: Version, method: &Method, reason: Reason) -> Rendered {
         | Reason::BadState => (StatusCode::OK, code::INVALID_PARAMS),
         Reason::HeaderMismatch(_) if modern => (StatusCode::BAD_REQUEST, code::HEADER_MISMATCH),
         Reason::MissingCapability(_) if modern => (StatusCode::BAD_REQUEST, code::MISSING_CAPABILITY),
-        Reason::StoreAway => (StatusCode::SERVICE_UNAVAILABLE, code::INTERNAL),
+        Reason::StoreAway | Reason::Full => (StatusCode::SERVICE_UNAVAILABLE, code::INTERNAL),
         _ if *method == Method::ToolsCall => return Rendered::ok(tool_error(&reason)),
         _ => (StatusCode::OK, code::INTERNAL),
     };
@@ -197,6 +197,7 @@ mod tests {
             (new, Method::Other("x".into()), Outcome::Error(Reason::MethodNotFound.into()), 404, "-32601"),
             (old, Method::Other("x".into()), Outcome::Error(Reason::MethodNotFound.into()), 200, "-32601"),
             (new, Method::ToolsCall, Outcome::Error(Reason::StoreAway.into()), 503, "-32603"),
+            (old, Method::ToolsCall, Outcome::Error(Reason::Full.into()), 503, "\"retryable\":true"),
             (
                 new,
                 Method::ResourcesRead,

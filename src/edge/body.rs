@@ -13,6 +13,8 @@ pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const UNBUFFERED: HeaderValue = HeaderValue::from_static("no");
 const UNCACHED: HeaderValue = HeaderValue::from_static("no-cache, no-transform");
+/// Seconds after which what was refused for lack of room, or of the store, is worth trying again.
+const SOON: HeaderValue = HeaderValue::from_static("1");
 const REPLICA: &str = "plasm-replica";
 
 /// A JSON-RPC message as the whole answer.
@@ -76,6 +78,9 @@ impl Drop for Open {
 
 fn signed(gate: &Gate, mut response: Response<Body>) -> Response<Body> {
     response.headers_mut().insert(REPLICA, gate.replica.clone());
+    if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(header::RETRY_AFTER, SOON);
+    }
     if gate.draining.is_cancelled() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }

@@ -24,7 +24,7 @@ pub async fn begin(gate: Arc<Gate>, mount: Arc<Mount>, call: Call) -> (Option<Ev
 pub async fn placed(gate: &Arc<Gate>, mount: &Mount, call: Call) -> Reply {
     let standing = call.method == Method::Listen;
     let Ok(place) = gate.places.clone().try_acquire_owned() else {
-        return Reply::fault(Reason::Busy { upstream: mount.backend.id().clone() });
+        return Reply::fault(Reason::Full);
     };
     match run(gate, mount, call).await {
         Reply::One(outcome) => Reply::One(outcome),

@@ -218,7 +218,7 @@ pub fn notified(peer: &Peer, note: Notification) {
 
 fn respond(peer: &Peer, answer: Answer) -> Response<Body> {
     match answer {
-        Answer::Whole(status, message) => peer::later(body::json(&peer.gate, status, message)),
+        Answer::Whole(status, message) => body::json(&peer.gate, status, message),
         Answer::Resumable(follower) => streams::answering(peer, follower),
         Answer::Passing(messages) => streams::passing(peer, messages),
         Answer::Nothing => body::empty(&peer.gate, StatusCode::ACCEPTED),

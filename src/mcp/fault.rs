@@ -57,6 +57,9 @@ pub enum Reason {
     /// Our own credential for the upstream was refused; not the client's business to log in.
     #[error("the gateway's credential for upstream {upstream} was refused")]
     Credential { upstream: UpstreamId },
+    /// This pod has as many calls in flight as it may.
+    #[error("the gateway takes no more calls at this time; try again")]
+    Full,
     #[error("the call was cancelled")]
     Cancelled,
     #[error("the state store is out of reach")]
@@ -84,6 +87,7 @@ impl Reason {
             Reason::Busy { .. } => "upstream_busy",
             Reason::OutcomeUnknown { .. } => "outcome_unknown",
             Reason::Credential { .. } => "upstream_credential",
+            Reason::Full => "gateway_busy",
             Reason::Cancelled => "cancelled",
             Reason::StoreAway => "state_store_unavailable",
         }
@@ -108,7 +112,11 @@ impl Reason {
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
-            Reason::Unreachable { .. } | Reason::Timeout { .. } | Reason::Busy { .. } | Reason::StoreAway
+            Reason::Unreachable { .. }
+                | Reason::Timeout { .. }
+                | Reason::Busy { .. }
+                | Reason::Full
+                | Reason::StoreAway
         )
     }
 }

@@ -178,3 +178,24 @@ async fn methods_that_are_unknown_or_of_the_other_era_are_not_found() {
     assert_eq!(error(nameless).await, (400, (-32602).into(), json!(1)));
     gateway.still_serves().await;
 }
+
+#[tokio::test]
+async fn a_full_gateway_says_so_and_when_to_come_back_and_has_room_again_afterwards() {
+    let gateway = Gateway::demo(json!({ "limits": { "concurrent_calls": 1 } }));
+    let client = gateway.modern();
+    let long = r#"{"name":"countdown","arguments":{"from":100},"_meta":{"progressToken":1}}"#;
+    let mut busy = client.send("1", "tools/call", long).await;
+    assert!(busy.message().await.is_some(), "the call is under way once its first progress is there");
+
+    let mut refused = client.send("2", "tools/call", r#"{"name":"echo","arguments":{"text":"x"}}"#).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    assert_eq!(refused.json().await["error"]["data"]["reason"], "gateway_busy");
+
+    drop(busy);
+    let mut tried = 0;
+    while client.send("3", "tools/call", r#"{"name":"echo","arguments":{"text":"x"}}"#).await.status != 200 {
+        tried += 1;
+        assert!(tried < 1_000, "the place of a call whose client is gone was not given back");
+        tokio::task::yield_now().await;
+    }
+}

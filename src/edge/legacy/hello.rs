@@ -47,7 +47,7 @@ pub async fn initialize(
     let session = opened.session;
     let peer = Peer::holding(&gate, &mount, &map, session.clone());
     let (status, message) = answer(&peer, &id).await;
-    let mut response = peer::later(body::json(&gate, status.unwrap_or(StatusCode::OK), message));
+    let mut response = body::json(&gate, status.unwrap_or(StatusCode::OK), message);
     if status.is_none() {
         let name = HeaderValue::from_str(session.session_id().as_str());
         response.headers_mut().insert(headers::SESSION_ID, name.expect("a session's id is visible ASCII"));

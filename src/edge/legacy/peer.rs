@@ -6,7 +6,7 @@ use crate::mcp::{Caller, Client};
 use crate::session::{Found, LiveSession, Transport};
 use crate::wire::{Id, Version, code, envelope, headers};
 use axum::body::Body;
-use http::header::{self, HeaderValue};
+use http::header;
 use http::{HeaderMap, Response, StatusCode};
 use std::sync::Arc;
 
@@ -108,15 +108,7 @@ pub fn not_found(gate: &Gate, id: Option<&Id>) -> Response<Body> {
 /// Nothing is known of the session: never "not found".
 pub fn store_away(gate: &Gate, id: Option<&Id>) -> Response<Body> {
     let why = "the state store is out of reach; try again";
-    later(refused(gate, StatusCode::SERVICE_UNAVAILABLE, id, code::INTERNAL, why))
-}
-
-/// Says when a 503 is worth trying again, and leaves other answers as they are.
-pub fn later(mut response: Response<Body>) -> Response<Body> {
-    if response.status() == StatusCode::SERVICE_UNAVAILABLE {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-    }
-    response
+    refused(gate, StatusCode::SERVICE_UNAVAILABLE, id, code::INTERNAL, why)
 }
 
 /// A JSON-RPC error under an HTTP status.
