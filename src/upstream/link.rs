@@ -25,6 +25,7 @@ mod meet;
 mod pages;
 mod reach;
 mod sessions;
+mod shared;
 mod speak;
 mod trouble;
 
@@ -46,6 +47,7 @@ use health::Health;
 use lists::Lists;
 use prometheus::IntCounter;
 use sessions::Sessions;
+use shared::Shared;
 use speak::Spoken;
 use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
@@ -68,6 +70,7 @@ struct Inner {
     probes: Arc<Flights<(), Result<Spoken, Trouble>>>,
     abouts: Abouts,
     sessions: Sessions,
+    shared: Shared,
     channels: Channels,
     lists: Lists,
     health: Health,
@@ -90,6 +93,7 @@ impl Link {
             probes: Flights::new(),
             abouts: Abouts::new(),
             sessions: Sessions::new(),
+            shared: Shared::new(),
             channels: Channels::new(),
             lists: Lists::new(),
             answered,

@@ -6,6 +6,7 @@ use super::begin::{Begun, Job, word};
 use super::filter::Filter;
 use super::health::jittered;
 use super::hop::Hop;
+use super::shared::Messages;
 use super::trouble::Trouble;
 use super::{Arc, Call, Fault, Inner, Kind, Method, Note, Outcome, Reply, handshake};
 use crate::mcp::{Event, Reason};
@@ -13,7 +14,6 @@ use crate::upstream::transport::{Answer, Incoming, TransportError, UpstreamSessi
 use crate::wire::{Era, Message, Notification, Raw, meta};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
@@ -27,8 +27,6 @@ const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);
 const HELD: Duration = Duration::from_secs(10);
 /// Longer than any stream is held; a deadline must be a time.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
-
-type Messages = BoxStream<'static, Result<Incoming, TransportError>>;
 
 /// The standing call of one holder.
 struct Standing {
@@ -260,9 +258,9 @@ impl Standing {
         let uris = self.subscribe_uris(&hop).await;
         let route = self.link.route(&caller, &hop, Vec::new());
         let after = self.after.take().filter(|(session, _)| *session == hop.session).map(|(_, at)| at);
-        let resumed = after.is_some();
-        let messages = match hop.transport.standing(route.clone(), after).await {
-            Ok(messages) => messages,
+        let had = after.is_some();
+        let (messages, resumed) = match self.link.hear(&caller, &hop, route.clone(), after).await {
+            Ok(heard) => heard,
             Err(TransportError::SessionGone) => {
                 if let Some(used) = &hop.opened {
                     self.link.renewed(&caller, used).await.map_err(|t| self.link.failed(t, true))?;
@@ -274,7 +272,7 @@ impl Standing {
                 return Err(self.link.failed(Trouble::Way(error), true));
             }
             // Not every server without the stream says so by 405.
-            Err(TransportError::Refused { status: 400..=499, .. }) if !resumed => None,
+            Err(TransportError::Refused { status: 400..=499, .. }) if !had => (None, false),
             Err(error) => return Err(self.link.failed(Trouble::Way(error), true)),
         };
         self.link.is_well();
