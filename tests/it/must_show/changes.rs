@@ -21,7 +21,7 @@ async fn changes_of_each_kind_of_upstream_reach_each_kind_of_stream_exactly_once
         let uris = KINDS.map(watched);
         let uris: Vec<&str> = uris.iter().map(String::as_str).collect();
         let mut ears = Ear::each(gateway.address, &uris).await;
-        ears.extend([Ear::get(gateway.address, &uris).await, Ear::sse(gateway.address, &uris).await]);
+        ears.extend(Ear::each(gateway.address, &uris).await);
         // Streams of legacy upstreams open after they are acknowledged.
         for kind in KINDS {
             for ear in &mut ears {
