@@ -74,7 +74,8 @@ impl HttpSse {
 
     /// The response of this id (its JSON text); what else comes is kept.
     pub async fn answer(&mut self, id: &str) -> Value {
-        let is_it = |message: &Value| message.get("method").is_none() && message["id"].to_string() == id;
+        let id: Value = serde_json::from_str(id).expect("an id is JSON");
+        let is_it = |message: &Value| message.get("method").is_none() && message["id"] == id;
         if let Some(at) = self.passed.iter().position(is_it) {
             return self.passed.remove(at);
         }

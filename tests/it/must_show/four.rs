@@ -29,7 +29,19 @@ async fn four_upstreams_of_different_kinds_are_served_as_one_and_the_loss_of_one
 
     for kind in KINDS {
         let whole = tools().await;
+        let long = json!({
+            "name": format!("{kind}__progress"), "arguments": { "steps": 1_000, "ms": 50 },
+            "_meta": { "progressToken": 1 },
+        });
+        let mut lost = client.send("1", "tools/call", &long.to_string()).await;
+        assert_eq!(lost.message().await.expect("it is under way")["params"]["progress"], 1);
         four.kill(kind, &gateway);
+        let said = lost.answer().await["result"].clone();
+        assert_eq!(
+            (&said["isError"], &said["_meta"]["plasm/error"]["upstream"]),
+            (&json!(true), &json!(kind)),
+            "{said}"
+        );
         comes_true("it is told as missing", async || missing(&tools().await) == json!([kind])).await;
         let rest = tools().await;
         for other in KINDS {
