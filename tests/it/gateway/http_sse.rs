@@ -14,40 +14,43 @@ pub struct HttpSse {
 }
 
 impl HttpSse {
-    /// Opens the stream beside this endpoint, alone.
-    pub async fn open(address: SocketAddr, endpoint: &str) -> HttpSse {
-        let mut stream = exchange::request(
-            address,
-            "GET",
-            &format!("{endpoint}/sse"),
-            &[("accept", "text/event-stream")],
-            "",
-        )
-        .await;
+    /// Opens the stream at this path, alone.
+    pub async fn open(address: SocketAddr, path: &str) -> HttpSse {
+        let mut stream =
+            exchange::request(address, "GET", path, &[("accept", "text/event-stream")], "").await;
         assert_eq!(stream.status, 200);
+        for header in ["deprecation", "sunset", "link"] {
+            assert!(stream.header(header).is_some(), "{header}");
+        }
         let first = stream.event().await.expect("the stream begins with the place to post to");
         assert_eq!(first.event.as_deref(), Some("endpoint"));
         let place = String::from_utf8(first.data.to_vec()).expect("a place is text");
         HttpSse { address, place, stream, passed: Vec::new() }
     }
 
-    /// Opens the stream and begins the session.
+    /// Opens the stream beside this endpoint and begins the session.
     pub async fn begin(address: SocketAddr, endpoint: &str, capabilities: Value) -> HttpSse {
-        let mut client = HttpSse::open(address, endpoint).await;
+        let mut client = HttpSse::open(address, &format!("{endpoint}/sse")).await;
+        client.initialize(capabilities).await;
+        client
+    }
+
+    pub async fn initialize(&mut self, capabilities: Value) {
         let hello = json!({
             "protocolVersion": "2024-11-05", "capabilities": capabilities,
             "clientInfo": { "name": "it", "version": "1" },
         });
-        client.send("0", "initialize", &hello.to_string()).await;
-        assert_eq!(client.answer("0").await["result"]["protocolVersion"], "2024-11-05");
-        client.post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
-        client
+        self.send("0", "initialize", &hello.to_string()).await;
+        assert_eq!(self.answer("0").await["result"]["protocolVersion"], "2024-11-05");
+        self.post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
     }
 
     /// Posts exactly this; gives the status.
     pub async fn post_for_status(&self, body: impl Into<exchange::Content>) -> u16 {
         let headers = [("content-type", "application/json")];
-        exchange::request(self.address, "POST", &self.place, &headers, body).await.status
+        let answer = exchange::request(self.address, "POST", &self.place, &headers, body).await;
+        assert!(answer.header("deprecation").is_some());
+        answer.status
     }
 
     pub async fn post(&self, body: impl Into<exchange::Content>) {
@@ -68,7 +71,7 @@ impl HttpSse {
     pub async fn hear(&mut self) -> Value {
         match self.passed.is_empty() {
             false => self.passed.remove(0),
-            true => self.stream.message().await.expect("the stream stands"),
+            true => self.next().await,
         }
     }
 
@@ -80,11 +83,17 @@ impl HttpSse {
             return self.passed.remove(at);
         }
         loop {
-            let message = self.stream.message().await.expect("the stream stands");
+            let message = self.next().await;
             if is_it(&message) {
                 return message;
             }
             self.passed.push(message);
         }
+    }
+
+    async fn next(&mut self) -> Value {
+        let event = self.stream.event().await.expect("the stream stands");
+        assert_eq!(event.id, None, "nothing can be resumed");
+        serde_json::from_slice(&event.data).unwrap_or_else(|e| panic!("{e} in {:?}", event.data))
     }
 }
