@@ -5,6 +5,7 @@ mod asks;
 mod budget;
 mod calls;
 mod cap;
+mod changes;
 mod facts;
 mod follow;
 mod listen;
@@ -15,6 +16,7 @@ mod queue;
 
 pub use asks::{Answered, Asking};
 pub use calls::{Called, Calls, Cancelled};
+pub use changes::Changes;
 pub use facts::{Facts, TooLarge, Transport};
 pub use follow::{Follower, Frame, Resumed};
 pub use listen::Listener;

@@ -3,6 +3,7 @@
 
 use super::dispatch::Events;
 use crate::mcp::{Backend, Call, Caller, Event};
+use crate::session::Changes;
 use crate::wire::params::Params;
 use crate::wire::{Method, Raw};
 use futures_util::stream::{self, BoxStream};
@@ -43,58 +44,64 @@ pub fn call<'a>(
     }
 }
 
-/// The notes and asks of a standing call. `call` makes it by what is subscribed to now; `changed` tells that this is no
-/// longer what it was. Ends when the sender of `changed` is gone.
-pub fn events<T: Send + Sync + 'static>(
+/// The notes and asks of a standing call, without an end. `call` makes it by what is subscribed to now; `changes` tells
+/// that this is no longer what it was, and is told how far the call knows of it.
+pub fn events(
     backend: Arc<dyn Backend>,
     call: impl Fn() -> Call + Send + Sync + 'static,
-    changed: watch::Receiver<T>,
+    changes: Arc<Changes>,
 ) -> BoxStream<'static, Event> {
-    let standing = Standing { backend, call, changed, now: None, next: None, pause: Duration::ZERO };
+    let made = changes.watch();
+    let standing =
+        Standing { backend, call, changes, made, now: None, next: None, knows: 0, pause: Duration::ZERO };
     stream::unfold(standing, |mut standing| async move {
-        let event = standing.next().await?;
+        let event = standing.next().await;
         Some((event, standing))
     })
     .boxed()
 }
 
-struct Standing<F, T> {
+struct Standing<F> {
     backend: Arc<dyn Backend>,
     call: F,
-    changed: watch::Receiver<T>,
+    changes: Arc<Changes>,
+    made: watch::Receiver<u64>,
     /// The call whose events count, and the one that takes its place once it is acknowledged.
     now: Option<Events>,
     next: Option<Events>,
+    /// The count of changes that `next` was made by.
+    knows: u64,
     pause: Duration,
 }
 
 enum Step {
-    Changed(bool),
+    Changed,
     Next(Option<Event>),
     Now(Option<Event>),
     Again,
 }
 
-impl<F: Fn() -> Call, T> Standing<F, T> {
-    async fn next(&mut self) -> Option<Event> {
+impl<F: Fn() -> Call> Standing<F> {
+    async fn next(&mut self) -> Event {
         loop {
             let idle = self.now.is_none() && self.next.is_none();
             let step = tokio::select! {
                 biased;
-                changed = self.changed.changed() => Step::Changed(changed.is_ok()),
+                // Its sender is ours.
+                _ = self.made.changed() => Step::Changed,
                 event = of(&mut self.next) => Step::Next(event),
                 event = of(&mut self.now) => Step::Now(event),
                 () = tokio::time::sleep(self.pause), if idle => Step::Again,
             };
             match step {
-                Step::Changed(false) => return None,
-                Step::Changed(true) => self.begin(),
+                Step::Changed => self.begin(),
                 Step::Again => {
                     self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
                     self.begin();
                 }
                 Step::Next(Some(Event::Note(note))) if note.method == Method::Acknowledged => {
                     self.now = self.next.take();
+                    self.changes.heard(self.knows);
                 }
                 // What comes before the acknowledgement breaks the rules; what ends before it is tried again.
                 Step::Next(Some(Event::Note(_) | Event::Ask(_) | Event::Pause)) => {}
@@ -103,13 +110,15 @@ impl<F: Fn() -> Call, T> Standing<F, T> {
                 Step::Now(Some(Event::Note(note))) if note.method == Method::Acknowledged => {}
                 Step::Now(Some(event)) => {
                     self.pause = FIRST_PAUSE;
-                    return Some(event);
+                    return event;
                 }
             }
         }
     }
 
     fn begin(&mut self) {
+        // Before the call is made: what it is made by is no older.
+        self.knows = *self.made.borrow_and_update();
         let reply = self.backend.call((self.call)());
         self.next = Some(reply.map(|reply| reply.into_events()).flatten_stream().boxed());
     }
@@ -139,11 +148,12 @@ mod tests {
     #[tokio::test]
     async fn a_new_subscription_takes_over_once_it_is_acknowledged_and_a_lost_one_is_made_again() {
         let (backend, mut opened) = Scripted::new("up");
-        let (wanted, changed) = watch::channel(Vec::<&str>::new());
-        let uris = changed.clone();
+        let (changes, wanted) = (Arc::new(Changes::default()), watch::Sender::new(Vec::<&str>::new()));
+        let uris = wanted.subscribe();
         let call =
             move || super::call(scripted::caller(), uris.borrow().iter().copied(), CancellationToken::new());
-        let mut told = events(Arc::new(backend), call, changed);
+        assert!(changes.listen());
+        let mut told = events(Arc::new(backend), call, changes.clone());
         // The stream moves while it is read; the script runs beside it.
         let first = async {
             let first = opened.recv().await.unwrap();
@@ -155,6 +165,8 @@ mod tests {
         assert_eq!(method(event), Method::ToolsChanged);
 
         wanted.send_replace(vec!["file:///a"]);
+        changes.made();
+        let mut taken_up = std::pin::pin!(changes.taken_up());
         let second = async {
             let second = opened.recv().await.unwrap();
             assert!(second.params.contains(r#""resourceSubscriptions":["file:///a"]"#), "{}", second.params);
@@ -164,9 +176,11 @@ mod tests {
         let (event, second) = tokio::join!(told.next(), second);
         assert_eq!(method(event), Method::PromptsChanged, "the old one counts until the new one is there");
 
+        assert!(taken_up.as_mut().now_or_never().is_none());
         second.acknowledge("{}").await;
         second.note(Method::ResourceUpdated, "{}").await;
         assert_eq!(method(told.next().await), Method::ResourceUpdated);
+        assert!(taken_up.as_mut().now_or_never().is_some());
         assert!(first.say.is_closed());
 
         drop(second);
@@ -178,7 +192,5 @@ mod tests {
         };
         let (event, _third) = tokio::join!(told.next(), third);
         assert_eq!(method(event), Method::ToolsChanged);
-        drop(wanted);
-        assert!(told.next().await.is_none());
     }
 }

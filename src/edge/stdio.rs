@@ -274,10 +274,13 @@ mod tests {
         client
             .say(json!({"jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": params}))
             .await;
-        assert_eq!(client.hear().await["id"], 1);
         let second = opened.recv().await.unwrap();
         assert!(second.params.contains("file:///a"), "{}", second.params);
+        // What is heard now comes before the answer, for that waits until the subscription is listened for.
+        first.note(Method::ToolsChanged, "{}").await;
+        assert_eq!(client.hear().await["method"], "notifications/tools/list_changed");
         second.acknowledge("{}").await;
+        assert_eq!(client.hear().await["id"], 1);
         second.note(Method::ResourceUpdated, r#"{"uri":"file:///a"}"#).await;
         let updated = client.hear().await;
         assert_eq!(

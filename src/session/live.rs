@@ -9,11 +9,11 @@ use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::asks::Asks;
 use super::calls::Calls;
+use super::changes::Changes;
 use super::facts::{Facts, TooLarge, now, short_hash};
 use super::outlet::Streams;
 use super::queue::Queue;
@@ -30,12 +30,9 @@ pub struct LiveSession {
     id: SessionId,
     key: Arc<str>,
     facts: ArcSwap<Facts>,
-    /// Counts the changes of what the client subscribed to.
-    subscribed: watch::Sender<u64>,
+    changes: Arc<Changes>,
     /// Whether a touch is under way in this pod; a second one would only fail.
     touching: AtomicBool,
-    /// Whether a task of this pod listens for what the session's GET streams carry.
-    attended: AtomicBool,
     ended: CancellationToken,
     pub(super) calls: Calls,
     pub(super) asks: Asks,
@@ -63,9 +60,8 @@ impl LiveSession {
             id,
             key,
             facts: ArcSwap::from_pointee(facts),
-            subscribed: watch::Sender::new(0),
+            changes: Arc::default(),
             touching: AtomicBool::new(false),
-            attended: AtomicBool::new(false),
             ended: CancellationToken::new(),
             calls: Calls::default(),
             asks: Asks::default(),
@@ -88,15 +84,14 @@ impl LiveSession {
         &self.ended
     }
 
-    /// Changes with each change of the subscriptions, whoever made it.
-    pub fn subscriptions_changed(&self) -> watch::Receiver<u64> {
-        self.subscribed.subscribe()
+    /// The changes of the subscriptions, whoever made them.
+    pub fn changes(&self) -> &Arc<Changes> {
+        &self.changes
     }
 
     /// The right to be the one task of this pod that feeds the session's GET streams; `None` where there is one.
     pub fn attend(self: &Arc<Self>) -> Option<Attending> {
-        let free = !self.attended.swap(true, Ordering::AcqRel);
-        free.then(|| Attending(self.clone()))
+        self.changes.listen().then(|| Attending(self.clone()))
     }
 
     /// Counts as a use: extends the life where a part of it has passed since anyone's touch, and else costs nothing.
@@ -208,7 +203,7 @@ impl LiveSession {
     pub(super) fn learn(&self, facts: Facts) {
         let was = self.facts.swap(Arc::new(facts));
         if was.subscriptions != self.facts.load().subscriptions {
-            self.subscribed.send_modify(|count| *count += 1);
+            self.changes.made();
         }
     }
 
@@ -239,7 +234,7 @@ impl Attending {
 
 impl Drop for Attending {
     fn drop(&mut self) {
-        self.0.attended.store(false, Ordering::Release);
+        self.0.changes.deaf();
     }
 }
 

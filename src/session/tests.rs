@@ -98,7 +98,7 @@ async fn another_pod_finds_what_the_client_said_of_itself() {
     assert_eq!(there.facts().level.as_deref(), Some("error"));
     assert!(there.facts().subscriptions.contains("file:///a"));
 
-    let changed = session.subscriptions_changed();
+    let changed = session.changes().watch();
     there.subscribe("file:///b").await.unwrap();
     session.subscribe("file:///c").await.unwrap();
     assert!(changed.has_changed().unwrap());

@@ -351,7 +351,14 @@ impl Exchange {
             _ => session.unsubscribe(&uri).await,
         };
         match kept {
-            Ok(()) | Err(ChangeError::Ended) => outcome,
+            Ok(()) => {
+                if *method == Method::ResourcesSubscribe {
+                    // From the answer on, the client counts on being told.
+                    session.changes().taken_up().await;
+                }
+                outcome
+            }
+            Err(ChangeError::Ended) => outcome,
             Err(ChangeError::Away(_)) => Outcome::Error(Reason::StoreAway.into()),
             Err(ChangeError::TooLarge(why)) => {
                 Outcome::Error(Reason::InvalidParams(why.to_string().into()).into())

@@ -70,7 +70,7 @@ impl Standing {
             standing::call(caller.clone(), uris, holder.ended().child_token())
         };
         let backend = self.peer.mount.backend.clone();
-        let mut events = standing::events(backend, call, session.subscriptions_changed());
+        let mut events = standing::events(backend, call, session.changes().clone());
         loop {
             let event = tokio::select! {
                 event = events.next() => event,

@@ -4,13 +4,13 @@ use super::asks::Asked;
 use super::talk::Talk;
 use crate::edge::{dispatch, hello, standing};
 use crate::mcp::{Caller, Event, Kept, Outcome};
+use crate::session::Changes;
 use crate::wire::{Method, Request, envelope};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tokio::sync::watch;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 
 /// URIs that one client may subscribe to.
@@ -22,8 +22,8 @@ pub struct Legacy {
     pub caller: Arc<Caller>,
     pub ended: CancellationToken,
     /// The URIs that the client subscribed to.
-    subscribed: watch::Sender<BTreeSet<Arc<str>>>,
-    stands: AtomicBool,
+    subscribed: Mutex<BTreeSet<Arc<str>>>,
+    changes: Arc<Changes>,
 }
 
 impl Legacy {
@@ -41,8 +41,8 @@ impl Legacy {
         Ok(Arc::new(Legacy {
             caller: Arc::new(caller),
             ended: talk.over.child_token(),
-            subscribed: watch::Sender::default(),
-            stands: AtomicBool::new(false),
+            subscribed: Mutex::default(),
+            changes: Arc::default(),
         }))
     }
 
@@ -54,31 +54,46 @@ impl Legacy {
         }
     }
 
-    /// Takes note of a subscription that was granted or ended.
-    pub fn subscribe(&self, method: &Method, uri: Option<String>) {
+    /// Takes note of a subscription that was granted or ended. What was granted is listened for when this resolves, where
+    /// that can be had soon: from the answer on, the client counts on being told.
+    pub async fn subscribe(&self, method: &Method, uri: Option<String>) {
         let Some(uri) = uri else { return };
-        self.subscribed.send_if_modified(|uris| match method {
-            Method::ResourcesSubscribe if uris.len() < SUBSCRIPTIONS => uris.insert(uri.into()),
-            Method::ResourcesUnsubscribe => uris.remove(&*uri),
-            _ => false,
-        });
+        let changed = match method {
+            Method::ResourcesSubscribe => {
+                let mut uris = self.uris();
+                uris.len() < SUBSCRIPTIONS && uris.insert(uri.into())
+            }
+            Method::ResourcesUnsubscribe => self.uris().remove(&*uri),
+            _ => return,
+        };
+        if changed {
+            self.changes.made();
+        }
+        if *method == Method::ResourcesSubscribe {
+            self.changes.taken_up().await;
+        }
+    }
+
+    fn uris(&self) -> MutexGuard<'_, BTreeSet<Arc<str>>> {
+        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on the client hears what it did not ask for. A second `initialized` changes nothing.
     pub fn stand(self: &Arc<Self>, talk: &Arc<Talk>) {
-        if self.stands.swap(true, Ordering::AcqRel) {
+        if !self.changes.listen() {
             return;
         }
         let (talk, legacy) = (talk.clone(), self.clone());
-        let changed = self.subscribed.subscribe();
+        let changes = self.changes.clone();
         let call = {
-            let (caller, uris, cancel) = (self.caller.clone(), changed.clone(), self.ended.clone());
+            let legacy = self.clone();
             move || {
-                let uris = uris.borrow();
-                standing::call(caller.clone(), uris.iter().map(|uri| &**uri), cancel.child_token())
+                let uris = legacy.uris();
+                let uris = uris.iter().map(|uri| &**uri);
+                standing::call(legacy.caller.clone(), uris, legacy.ended.child_token())
             }
         };
-        let mut events = standing::events(talk.mount.backend.clone(), call, changed);
+        let mut events = standing::events(talk.mount.backend.clone(), call, changes);
         talk.tasks.clone().spawn(async move {
             let mut asked = Asked::new(&talk);
             let tell = async {
@@ -98,6 +113,7 @@ impl Legacy {
                 () = talk.closing.cancelled() => {}
                 () = legacy.ended.cancelled() => {}
             }
+            legacy.changes.deaf();
         });
     }
 }

@@ -77,7 +77,7 @@ impl Talk {
                 }
                 Some(Event::Done(outcome)) => {
                     if let (Some(legacy), Outcome::Result(_)) = (&legacy, &outcome) {
-                        legacy.subscribe(write.method(), uri);
+                        legacy.subscribe(write.method(), uri).await;
                     }
                     return write.outcome(outcome).1;
                 }

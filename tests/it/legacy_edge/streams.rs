@@ -117,6 +117,24 @@ async fn b011_b046_changes_reach_the_newest_stream_once() {
 }
 
 #[tokio::test]
+async fn no_update_is_lost_that_comes_after_a_subscription_was_granted() {
+    let fixture = Fixture::listening("--http", &["--era", "modern"]);
+    let gateway = Gateway::before(&[("up", &fixture)]);
+    let client = client(&gateway, json!({})).await;
+    let mut stream = client.stream(None).await;
+    until("a stream upstream", || async { fixture.stats().await["streams"] != json!(0) }).await;
+    let direct = crate::gateway::modern::Modern::new(fixture.address(), "/mcp", json!({}));
+    for round in 0..20 {
+        let uri = json!({ "uri": format!("test://watched/{round}") });
+        client.result("resources/subscribe", uri.clone()).await;
+        // Not by way of the gateway, which would give it time.
+        direct.call("touch_resource", uri.clone()).await;
+        let (_, updated) = event(&mut stream).await;
+        assert_eq!(updated["params"]["uri"], uri["uri"], "{updated}");
+    }
+}
+
+#[tokio::test]
 async fn what_happens_between_two_streams_waits_for_the_next() {
     let (fixture, gateway) = before_legacy();
     let client = client(&gateway, json!({})).await;
