@@ -36,6 +36,8 @@ struct Standing {
     events: mpsc::Sender<Event>,
     /// Grows with each outage that is over.
     returns: watch::Receiver<u64>,
+    /// Grows with each session upstream that takes the place of a lost one.
+    renewals: watch::Receiver<u64>,
     /// The last event id seen, and the upstream's session that it belongs to.
     after: Option<(Option<UpstreamSessionId>, Bytes)>,
     begun: bool,
@@ -62,6 +64,7 @@ impl Inner {
         let mut standing = Standing {
             asked: Filter::of(&call.params),
             returns: self.health.returns(),
+            renewals: self.renewals(),
             job: Job { deadline: Instant::now() + FOREVER, ..Job::of(call) },
             link: self.clone(),
             events,
@@ -159,6 +162,10 @@ impl Standing {
                     self.say_everything().await?;
                     continue;
                 }
+                () = changed(&mut self.renewals) => match &hop.opened {
+                    Some(used) if self.link.has_other(&self.job.caller, used) => return Ok(()),
+                    _ => continue,
+                },
             };
             let Some(Ok(incoming)) = item else { return Ok(()) };
             if let Some(at) = &incoming.at {

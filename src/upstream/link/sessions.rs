@@ -10,6 +10,7 @@ use crate::mcp::Reason;
 use crate::upstream::transport::{Route, Transport};
 use moka::sync::Cache;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Callers that this pod remembers without asking the store, and for how long after their last call.
@@ -27,6 +28,8 @@ type Openings = Flights<Arc<str>, Result<Arc<Opened>, Trouble>>;
 pub(super) struct Sessions {
     known: Cache<Arc<str>, Arc<Opened>>,
     openings: Arc<Openings>,
+    /// Counts the sessions that took the place of lost ones.
+    renewals: watch::Sender<u64>,
 }
 
 impl Sessions {
@@ -34,6 +37,7 @@ impl Sessions {
         Sessions {
             known: Cache::builder().max_capacity(REMEMBERED).time_to_idle(IDLE).build(),
             openings: Flights::new(),
+            renewals: watch::Sender::new(0),
         }
     }
 }
@@ -73,10 +77,22 @@ impl Inner {
         used: &Arc<Opened>,
     ) -> Result<Arc<Opened>, Trouble> {
         let key = self.key(caller);
-        match self.sessions.known.get(&key).filter(|now| now.session != used.session) {
-            Some(opened) => Ok(opened),
-            None => self.open(key, caller, Some(used.clone())).await,
+        if let Some(opened) = self.sessions.known.get(&key).filter(|now| now.session != used.session) {
+            return Ok(opened);
         }
+        let opened = self.open(key, caller, Some(used.clone())).await?;
+        self.sessions.renewals.send_modify(|count| *count += 1);
+        Ok(opened)
+    }
+
+    /// Changes with each session that takes the place of a lost one.
+    pub(super) fn renewals(&self) -> watch::Receiver<u64> {
+        self.sessions.renewals.subscribe()
+    }
+
+    /// Whether the caller's session is another by now: an upstream that has lost one need not close its stream.
+    pub(super) fn has_other(&self, caller: &Caller, used: &Opened) -> bool {
+        self.sessions.known.get(&self.key(caller)).is_some_and(|now| now.session != used.session)
     }
 
     async fn open(

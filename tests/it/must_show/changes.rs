@@ -194,3 +194,30 @@ async fn all_pages_of_an_upstreams_list_are_there_in_both_eras() {
     let said = gateway.modern().call("sse__tool_0250", json!({})).await;
     assert_eq!(said["content"][0]["text"], "tool_0250 was called");
 }
+
+#[tokio::test]
+async fn listeners_of_an_upstream_that_forgot_its_sessions_hear_it_again() {
+    let fixture = Fixture::listening("--http", &["--era", "legacy"]);
+    let gateway = Gateway::before(&[("up", &fixture)]);
+    let client = gateway.modern();
+    let mut ears =
+        [Ear::listen(gateway.address, &[WATCHED]).await, Ear::listen(gateway.address, &[WATCHED]).await];
+    comes_true("their stream upstream stands", async || fixture.stats().await["streams"] == 1).await;
+    client.call("forget_sessions", json!({})).await;
+    // Whoever calls next is greeted anew, and with it those who only listen.
+    for _ in 0..2 {
+        client.call("echo", json!({})).await;
+    }
+    for ear in &mut ears {
+        let heard = async {
+            loop {
+                client.call("touch_resource", json!({ "uri": WATCHED })).await;
+                let next = tokio::time::timeout(std::time::Duration::from_millis(300), ear.hear()).await;
+                if next.is_ok_and(|next| next.starts_with("resources/updated")) {
+                    return;
+                }
+            }
+        };
+        crate::gateway::exchange::soon("what the new session tells", heard).await;
+    }
+}
