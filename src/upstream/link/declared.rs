@@ -13,26 +13,35 @@ pub(super) const OURS: &str =
 pub(super) struct Declared {
     pub(super) info: Bytes,
     pub(super) capabilities: Bytes,
+    /// The capabilities in the `initialize` of a legacy session.
+    pub(super) in_session: Bytes,
 }
 
 impl Declared {
     /// plasm-mcp, which answers nothing.
     pub(super) fn ourselves() -> Declared {
-        Declared { info: Bytes::from_static(OURS.as_bytes()), capabilities: Bytes::from_static(b"{}") }
+        let none = Bytes::from_static(b"{}");
+        Declared { info: Bytes::from_static(OURS.as_bytes()), capabilities: none.clone(), in_session: none }
     }
 
     /// The caller, with those of its capabilities that the gateway can bring an answer for. One that has no session
-    /// and speaks a legacy version can be asked nothing.
+    /// and speaks a legacy version can be asked nothing; nor can a modern one by a legacy session, which asks while the
+    /// call is open, and as often as not on a stream that nobody reads: told so, the upstream does not wait in vain.
     pub(super) fn of(caller: &Caller) -> Declared {
         let modern = caller.version.era() == Era::Modern;
-        let asks: &[&str] = match modern || caller.session.id().is_some() {
-            true => &["elicitation", "sampling", "roots", "extensions"],
-            false => &["extensions"],
+        const ASKS: &[&str] = &["elicitation", "sampling", "roots", "extensions"];
+        const NONE: &[&str] = &["extensions"];
+        let (asks, in_session) = match (modern, caller.session.id()) {
+            (true, _) => (ASKS, NONE),
+            (false, Some(_)) => (ASKS, ASKS),
+            (false, None) => (NONE, NONE),
         };
+        let all = caller.client.capabilities();
         let info = caller.client.info.as_ref().map(|info| info.to_bytes());
         Declared {
             info: info.unwrap_or(Bytes::from_static(OURS.as_bytes())),
-            capabilities: pick(&caller.client.capabilities(), asks),
+            capabilities: pick(&all, asks),
+            in_session: pick(&all, in_session),
         }
     }
 }

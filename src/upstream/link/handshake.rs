@@ -50,7 +50,7 @@ impl Inner {
         let params = Raw::trusted(format!(
             r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}"#,
             Version::NEWEST_LEGACY,
-            utf8(&party.declared.capabilities),
+            utf8(&party.declared.in_session),
             utf8(&party.declared.info),
         ));
         let route = party.route(None);

@@ -38,7 +38,6 @@ async fn each_hop_states_its_own_version_and_a_legacy_hop_hears_nothing_of_the_m
     assert_eq!(body["params"]["_meta"], json!({}));
     let hello = &seen(&fixture, "initialize").await[0];
     assert_eq!(hello.0["params"]["clientInfo"]["name"], "tester");
-    assert_eq!(hello.0["params"]["capabilities"], all());
 
     let fixture = Fixture::listening("--http", &["--era", "modern"]);
     let link = super::link(&fixture.url);
@@ -102,6 +101,23 @@ async fn a_live_question_of_a_legacy_upstream_is_answered_and_a_dropped_one_is_r
     let Some(Event::Done(outcome)) = rest.next().await else { panic!("no outcome") };
     assert!(!format!("{outcome:?}").contains("forty-two"));
     assert!(rest.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_legacy_upstream_knows_which_callers_it_cannot_ask_and_does_not_wait_for_them() {
+    let fixture = Fixture::listening("--http", &["--era", "legacy"]);
+    let link = link(&fixture.url);
+    for tool_name in ["ask_elicitation", "ask_sampling", "ask_roots"] {
+        let Outcome::Result(told) = outcome(&link, tool(&modern("m"), tool_name, json!({}))).await else {
+            panic!("no result")
+        };
+        let told: Value = told.read().unwrap();
+        assert!(told["isError"] == true && text(&told).contains("did not declare"), "{told}");
+    }
+    result(&link, tool(&legacy("l"), "echo", json!({}))).await;
+    let hellos = seen(&fixture, "initialize").await;
+    let declared: Vec<_> = hellos.iter().map(|hello| &hello.0["params"]["capabilities"]).collect();
+    assert_eq!(declared, [&json!({}), &all()]);
 }
 
 #[tokio::test]

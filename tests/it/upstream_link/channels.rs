@@ -98,18 +98,29 @@ async fn a_legacy_child_asks_and_tells_of_changes() {
     pool.hang_up().await;
 }
 
+/// A legacy server that asks for roots whenever it is called, whatever its client declared.
+const CURIOUS: &str = r#"
+answer() { echo '{"jsonrpc":"2.0","id":'"$id"',"result":'"$1"'}'; }
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\("[^"]*"\).*/\1/p')
+  case $line in
+    *'"server/discover"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"error":{"code":-32601,"message":"what?"}}' ;;
+    *'"initialize"'*) answer '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"c","version":"1"}}' ;;
+    *'"tools/call"'*) call=$id; echo '{"jsonrpc":"2.0","id":"roots","method":"roots/list"}' ;;
+    *'"roots"'*) id=$call; answer '{"content":[],"structuredContent":'"$line"'}' ;;
+  esac
+done"#;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_modern_caller_loses_no_call_to_a_childs_question_for_roots() {
-    let (link, pool) = to_children("legacy");
-    let caller = modern("m");
-    let mut asked = events(link.call(tool(&caller, "ask_roots", json!({}))).await);
+async fn a_modern_caller_loses_no_call_to_what_a_child_asks_on_its_own_account() {
+    let (link, pool) = children(CURIOUS);
+    let mut asked = events(link.call(tool(&legacy("l"), "t", json!({}))).await);
+    let Some(Event::Ask(ask)) = asked.next().await else { panic!("a legacy caller is asked") };
+    drop(ask);
+    let mut asked = events(link.call(tool(&modern("m"), "t", json!({}))).await);
     let Some(Event::Done(Outcome::Result(result))) = asked.next().await else { panic!("the call is lost") };
-    let result: Value = result.read().unwrap();
-    let told = text(&result);
-    assert!(told.contains("cannot answer"), "the child was refused: {told}");
-    let mut asked = events(link.call(tool(&caller, "ask_sampling", json!({}))).await);
-    let Some(Event::Ask(ask)) = asked.next().await else { panic!("what only a call asks is given on") };
-    assert_eq!(ask.method, Method::Sample);
+    let told: Value = result.read().unwrap();
+    assert_eq!(told["structuredContent"]["error"]["message"], "the client cannot answer this");
     pool.hang_up().await;
 }
 
