@@ -3,6 +3,8 @@
 // the gateway as a client. Without PLASM_MCP_BIN the client goes to the server itself.
 //
 //   client-leg.mjs URL      the suite says the scenario in MCP_CONFORMANCE_SCENARIO, and the version with it
+//
+// PLASM_MCP_CLIENT_ERA has the client speak that era whatever the scenario's server speaks.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -16,12 +18,16 @@ import { pinned } from './checks.mjs';
 const { Client, StreamableHTTPClientTransport } = pinned('@modelcontextprotocol/client');
 const MODERN = '2026-07-28';
 const scenario = process.env.MCP_CONFORMANCE_SCENARIO;
-const modern = process.env.MCP_CONFORMANCE_PROTOCOL_VERSION === MODERN;
+const modern = (process.env.PLASM_MCP_CLIENT_ERA || eraOf(process.env.MCP_CONFORMANCE_PROTOCOL_VERSION)) === 'modern';
 const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}');
 /** The tools of `http-invalid-tool-headers` that no client may call. */
 const INVALID = ['empty_header', 'object_header', 'array_header', 'null_header', 'duplicate_same_case', 'duplicate_diff_case',
     'space_in_name', 'colon_in_name', 'non_ascii_name', 'control_char_name'].map(fault => `invalid_${fault}`);
 const GIVE_UP = 10_000; // ms until a gateway must be ready
+
+function eraOf(version) {
+    return version === MODERN ? 'modern' : 'legacy';
+}
 
 /** Text of a result that is no failure. */
 const text = result => {

@@ -4,7 +4,7 @@
 // is no OAuth client yet. A scenario passes if the client came through and every check is a SUCCESS; SKIPPED only where
 // NOT_SENT says so. One line a scenario and revision, `ok` or `FAIL`; RESULTS keeps what the suite wrote.
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, readFileSync, readdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -35,11 +35,11 @@ function run(scenario, revision) {
     const out = join(results, `${revision}-${scenario}`);
     mkdirSync(out, { recursive: true });
     const args = ['client', '--command', `"${process.execPath}" "${leg}"`, '--scenario', scenario, '--spec-version', revision, '--output-dir', out];
-    const ran = spawnSync(process.execPath, [join(suite, 'dist/index.js'), ...args], { encoding: 'utf8', timeout: 60_000 });
+    const ran = spawnSync(process.execPath, [join(suite, 'dist/index.js'), ...args], { encoding: 'utf8', timeout: 90_000 });
     const said = `${ran.stdout}${ran.stderr}`;
-    const folder = readdirSync(out)[0];
-    if (!folder) return { faults: [`the suite did not run it: ${said.trim().split('\n').at(-1)}`] };
-    const checks = JSON.parse(readFileSync(join(out, folder, 'checks.json'), 'utf8')).filter(check => check.status !== 'INFO');
+    const file = join(out, readdirSync(out)[0] ?? '', 'checks.json');
+    if (!existsSync(file)) return { faults: [`the suite did not come to an end: ${said.trim().split('\n').at(-1)}`] };
+    const checks = JSON.parse(readFileSync(file, 'utf8')).filter(check => check.status !== 'INFO');
     const faults = checks.map(fault).filter(Boolean);
     const client = /Client (exited with code|timed out).*/.exec(said);
     if (client) faults.push(`${client[0]}: ${/^\S*(Error|Assertion).*/m.exec(said)?.[0] ?? 'it said nothing'}`);
