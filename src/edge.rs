@@ -19,6 +19,7 @@ pub mod listener;
 pub mod modern;
 pub mod modern_headers;
 pub mod pages;
+pub mod patience;
 pub mod standing;
 pub mod state;
 pub mod stdio;

@@ -1,6 +1,7 @@
 //! Sockets: accepts connections, bounds heads and idle time, ends them gracefully.
 
 use super::gate::Gate;
+use super::patience::Patient;
 use axum::body::Body;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -23,6 +24,9 @@ pub struct Bounds {
     /// Longest wait for a head, idle keep-alive included.
     pub head_time: Duration,
 }
+
+/// A client that takes no byte of an answer for so long is gone: a stream that it can resume is resumed.
+const WRITE_TIME: Duration = Duration::from_secs(60);
 
 /// Serves the public listener until `stop`; then accepts no more, and lets what is open finish until `deadline` is
 /// cancelled.
@@ -91,7 +95,7 @@ async fn connection<F, A>(
             .timer(TokioTimer::new())
             .header_read_timeout(bounds.head_time)
             .max_buf_size(bounds.head.max(8192))
-            .serve_connection(TokioIo::new(socket), service)
+            .serve_connection(Patient::new(TokioIo::new(socket), WRITE_TIME), service)
     );
     // A broken connection is the peer's business; what was lost on it is known to the rooms that wrote.
     tokio::select! {
