@@ -88,7 +88,10 @@ impl Names {
             }
             let at = items.len();
             names.shown.insert(shown, at);
-            names.own.entry(item.name.clone()).and_modify(|only| *only = None).or_insert(Some(at));
+            // A name in another member's form is that member's, though it does not list it now.
+            if naming.suspect(&item.name).is_none_or(|of| of == member) {
+                names.own.entry(item.name.clone()).and_modify(|only| *only = None).or_insert(Some(at));
+            }
             names.owners.push((member, item.name.clone()));
             items.push(seen);
         }

@@ -43,6 +43,11 @@ impl UriRules {
         let member = self.ids.iter().position(|of| of.as_str() == id)?;
         Some((member, format!("{scheme}{rest}")))
     }
+
+    /// Whether a member's URI would be taken for the gateway's, or for another member's in its qualified form.
+    fn is_anothers(&self, member: usize, uri: &str) -> bool {
+        is_ours(uri) || self.unqualify(uri).is_some_and(|(of, _)| of != member)
+    }
 }
 
 /// The gateway's own URIs, which no member may bear unqualified.
@@ -57,17 +62,13 @@ pub(super) struct Uris {
     routes: HashMap<Arc<str>, (usize, Arc<str>)>,
     /// For each member, by its own URI: what clients see.
     shown: Vec<HashMap<Arc<str>, Arc<str>>>,
-    /// In configuration order, as clients see them.
-    templates: Vec<KnownTemplate>,
+    /// In configuration order, as clients see them: whose each is.
+    templates: Vec<(usize, Template)>,
+    /// As `routes` and `shown`, of templates.
+    template_routes: HashMap<Arc<str>, (usize, Arc<str>)>,
+    shown_templates: Vec<HashMap<Arc<str>, Arc<str>>>,
     /// Held so that no other list can come to stand at their addresses while this is cached by them.
     of: [Parts; 3],
-}
-
-struct KnownTemplate {
-    member: usize,
-    own: Arc<str>,
-    shown: Arc<str>,
-    parsed: Template,
 }
 
 impl Uris {
@@ -78,6 +79,8 @@ impl Uris {
             routes: HashMap::new(),
             shown: vec![HashMap::new(); rules.ids.len()],
             templates: Vec::new(),
+            template_routes: HashMap::new(),
+            shown_templates: vec![HashMap::new(); rules.ids.len()],
             of: [tools.clone(), resources.clone(), templates.clone()],
         };
         for member in 0..rules.ids.len() {
@@ -106,7 +109,7 @@ impl Uris {
             return;
         }
         let mut shown = uri.clone();
-        if is_ours(&shown) {
+        if self.rules.is_anothers(member, &shown) {
             shown = self.rules.qualify(member, &shown).into();
         }
         while self.routes.contains_key(&shown) {
@@ -117,18 +120,19 @@ impl Uris {
     }
 
     fn own_template(&mut self, member: usize, own: Arc<str>) {
-        if self.templates.iter().any(|t| t.member == member && t.own == own) {
+        if self.shown_templates[member].contains_key(&own) {
             return;
         }
         let mut shown = own.clone();
-        if is_ours(&shown) {
+        if self.rules.is_anothers(member, &shown) {
             shown = self.rules.qualify(member, &shown).into();
         }
-        while self.templates.iter().any(|t| t.shown == shown) {
+        while self.template_routes.contains_key(&shown) {
             shown = self.rules.qualify(member, &shown).into();
         }
-        let parsed = Template::parse(&shown);
-        self.templates.push(KnownTemplate { member, own, shown, parsed });
+        self.templates.push((member, Template::parse(&shown)));
+        self.template_routes.insert(shown.clone(), (member, own.clone()));
+        self.shown_templates[member].insert(own, shown);
     }
 
     /// Whose a URI is that a client names, and how its owner calls it. Never a guess: `None` where nothing says.
@@ -142,7 +146,7 @@ impl Uris {
         if let Some(found) = self.rules.unqualify(uri) {
             return Some(found);
         }
-        let mut owners = self.templates.iter().filter(|t| t.parsed.matches(uri)).map(|t| t.member);
+        let mut owners = self.templates.iter().filter(|(_, t)| t.matches(uri)).map(|(member, _)| *member);
         let first = owners.next();
         if let Some(member) = first.filter(|first| owners.all(|other| other == *first)) {
             return Some((member, uri.to_owned()));
@@ -153,8 +157,8 @@ impl Uris {
 
     /// Whose a template is that a client names in a completion's `ref`.
     pub(super) fn route_template(&self, template: &str) -> Option<(usize, String)> {
-        let known = self.templates.iter().find(|t| &*t.shown == template)?;
-        Some((known.member, known.own.to_string()))
+        let (member, own) = self.template_routes.get(template)?;
+        Some((*member, own.to_string()))
     }
 
     /// What clients see of a member's URI: itself where it leads back to the member, else its qualified form.
@@ -169,8 +173,8 @@ impl Uris {
     }
 
     pub(super) fn shown_template(&self, member: usize, own: &str) -> Arc<str> {
-        let known = self.templates.iter().find(|t| t.member == member && &*t.own == own);
-        known.map_or_else(|| self.rules.qualify(member, own).into(), |t| t.shown.clone())
+        let known = self.shown_templates[member].get(own);
+        known.cloned().unwrap_or_else(|| self.rules.qualify(member, own).into())
     }
 }
 
@@ -223,6 +227,17 @@ mod tests {
         assert_eq!(uris.route("file:///b/x").map(|(m, _)| m), Some(1));
         assert_eq!(uris.route("file:///c").map(|(m, _)| m), Some(0));
         assert_eq!(uris.route("http://c"), None);
+    }
+
+    #[test]
+    fn no_member_can_list_what_leads_to_another() {
+        for (listed, hers) in [("b+file:///x", "file:///x"), ("ui://b/app", "ui://app")] {
+            let uris = uris([&[listed], &[]], [&["b+x://{y}"], &[]]);
+            assert_eq!(uris.route(listed), Some((1, hers.to_owned())));
+            assert_eq!(uris.route(&uris.shown(0, listed)), Some((0, listed.to_owned())));
+            assert_eq!(&*uris.shown_template(0, "b+x://{y}"), "a+b+x://{y}");
+            assert_eq!(uris.route("b+x://1"), Some((1, "x://1".into())));
+        }
     }
 
     #[test]

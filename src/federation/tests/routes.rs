@@ -56,6 +56,15 @@ async fn an_app_calls_a_tool_by_the_name_that_its_server_knows_where_one_alone_h
 }
 
 #[tokio::test]
+async fn no_member_takes_the_calls_of_another_by_a_tool_of_that_name() {
+    let a = scripted("a", Kind::Tool, &[r#"{"name":"b__t"}"#]);
+    let b = scripted("b", Kind::Tool, &[]);
+    let two = composite(&[&a, &b]);
+    assert!(matches!(reason(&two, Method::ToolsCall, r#"{"name":"b__t"}"#).await, Reason::UnknownTool(_)));
+    assert!(result(&two, Method::ToolsCall, r#"{"name":"a__b__t"}"#).await.contains(r#""by":"a""#));
+}
+
+#[tokio::test]
 async fn a_tool_of_an_upstream_that_is_away_is_unavailable_and_not_unknown() {
     let (a, b) = (scripted("a", Kind::Tool, &[r#"{"name":"t"}"#]), scripted("b", Kind::Tool, &[]));
     a.set(Health::Down);
@@ -159,9 +168,10 @@ async fn b077_the_uri_of_an_app_is_readable_as_it_is_listed() {
     let [a, w] = ["a", "w"].map(|id| scripted(id, Kind::Tool, &[tool]));
     let two = composite(&[&a, &w]);
     let listed = bodies(&two, Kind::Tool).await;
-    assert_eq!(listed[0], tool.replace("\"t\"", "\"a__t\""));
-    assert_eq!(listed[1], tool.replace("\"t\"", "\"w__t\"").replace("ui://w/", "ui://w/w/"));
-    for (uri, owner) in [("ui://w/app.html", &a), ("ui://w/w/app.html", &w)] {
+    // What looks like a URI of `w` is not left to `a`.
+    assert_eq!(listed[0], tool.replace("\"t\"", "\"a__t\"").replace("ui://w/", "ui://a/w/"));
+    assert_eq!(listed[1], tool.replace("\"t\"", "\"w__t\""));
+    for (uri, owner) in [("ui://a/w/app.html", &a), ("ui://w/app.html", &w)] {
         outcome(&two, Method::ResourcesRead, &format!("{{\"uri\":\"{uri}\"}}")).await;
         assert_eq!(owner.calls(), [(Method::ResourcesRead, r#"{"uri":"ui://w/app.html"}"#.to_owned())]);
     }
