@@ -13,6 +13,7 @@ mod live;
 mod outlet;
 mod pooled;
 mod queue;
+mod telling;
 
 pub use asks::{Answered, Asking};
 pub use calls::{Called, Calls, Cancelled};
@@ -23,8 +24,9 @@ pub use listen::Listener;
 pub use live::{Attending, ChangeError, Ended, LiveSession};
 pub use outlet::{Outlet, SessionEnded};
 pub use pooled::Pooled;
+pub use telling::Telling;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -252,6 +254,16 @@ impl Sessions {
         drop(live);
         self.kept.insert(id.0, session.clone());
         session
+    }
+
+    /// The sessions that run a call or have a stream open in this pod.
+    fn busy(&self) -> HashSet<Arc<str>> {
+        // Handles are let go without the lock, which their end takes.
+        let live: Vec<_> = lock(&self.shared.live).values().filter_map(Weak::upgrade).collect();
+        live.iter()
+            .filter(|session| session.is_busy())
+            .map(|session| session.session_id().0.clone())
+            .collect()
     }
 
     fn held(&self, id: &SessionId) -> Option<Arc<LiveSession>> {

@@ -2,7 +2,8 @@
 
 use super::gate::{Gate, Mount, server_info};
 use super::{pages, state};
-use crate::mcp::{About, Age, Backend, Call, Caller, Event, Fault, Kind, Outcome, Reason, Reply};
+use crate::mcp::{About, Age, Backend, Call, Caller, Event, Fault, Kind, Note, Outcome, Reason, Reply};
+use crate::session::Telling;
 use crate::telemetry::metrics;
 use crate::wire::{Era, Method, Raw, Version, json};
 use futures_util::stream::BoxStream;
@@ -157,6 +158,19 @@ async fn list(gate: &Gate, mount: &Mount, call: &Call, kind: Kind) -> Reply {
             }
         }
         Err(fault) => Reply::fault(fault),
+    }
+}
+
+/// Tells the upstreams what `telling` was begun for, until it was not said again meanwhile: each telling is a request to
+/// every upstream, so that many at once would be too many.
+pub async fn tell(mount: &Mount, caller: &Arc<Caller>, note: Note, telling: &Telling) {
+    loop {
+        if let Err(fault) = mount.backend.tell(caller.clone(), note.clone()).await {
+            tracing::debug!(?fault, "a client's notification did not reach an upstream");
+        }
+        if telling.is_over() {
+            return;
+        }
     }
 }
 

@@ -8,6 +8,7 @@ pub mod standing;
 pub mod streams;
 
 use super::body;
+use super::dispatch;
 use super::era;
 use super::gate::{Gate, Mount};
 use super::http as requests;
@@ -203,13 +204,13 @@ pub fn notified(peer: &Peer, note: Notification) {
             }
         }
         Method::RootsChanged => {
-            let (mount, caller) = (peer.mount.clone(), peer.caller.clone());
-            let note = Note { method: note.method, params: note.params.raw, at: None };
-            peer.gate.tasks.spawn(async move {
-                if let Err(fault) = mount.backend.tell(caller, note).await {
-                    tracing::debug!(?fault, "a client's notification did not reach an upstream");
-                }
-            });
+            let (mount, caller, session) = (peer.mount.clone(), peer.caller.clone(), session.clone());
+            if session.roots().begin() {
+                let note = Note { method: note.method, params: note.params.raw, at: None };
+                peer.gate
+                    .tasks
+                    .spawn(async move { dispatch::tell(&mount, &caller, note, session.roots()).await });
+            }
         }
         // `initialized` needs nothing; others are accepted and not run.
         _ => {}

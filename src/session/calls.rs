@@ -43,6 +43,11 @@ impl Calls {
         Called { calls: self.clone(), id, cancel }
     }
 
+    /// Whether any runs.
+    pub(super) fn any(&self) -> bool {
+        !lock(&self.running).is_empty()
+    }
+
     /// The client cancels the call of this id: its JSON token, as it stands in the notification.
     pub fn cancel(&self, id: &[u8]) -> Cancelled {
         match lock(&self.running).get(id).map(Vec::as_slice) {

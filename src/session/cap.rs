@@ -36,7 +36,8 @@ pub(super) async fn note(shared: &Shared, facts: &Facts, id: &SessionId) -> Resu
     shared.store.commit(Vec::new(), writes, Sure::Master).await.map(drop).map_err(|_| StoreAway)
 }
 
-/// Notes a new session and ends what is over the cap: first what was never used, then what was not used for longest.
+/// Notes a new session and ends what is over the cap: first what was never used, then what was not used for longest,
+/// and last what runs a call or has a stream open in this pod.
 pub(super) async fn admit(
     sessions: &Sessions,
     facts: &Facts,
@@ -51,11 +52,13 @@ pub(super) async fn admit(
     if record.fields.len() <= shared.settings.cap {
         return Ok(Vec::new());
     }
+    // A use is noted once in a part of the life alone: what is in use here shows by its calls and streams.
+    let busy = sessions.busy();
     let mut others: Vec<_> = record
         .fields
         .iter()
         .filter(|(other, _)| **other != id.0)
-        .map(|(other, text)| (read(text).unwrap_or_default(), other.clone()))
+        .map(|(other, text)| (busy.contains(other), read(text).unwrap_or_default(), other.clone()))
         .collect();
     others.sort_unstable();
     let mut over = record.fields.len() - shared.settings.cap;
@@ -63,7 +66,7 @@ pub(super) async fn admit(
     let late = shared.settings.life.saturating_add(shared.settings.life / TOUCH_PART);
     let expired = now().saturating_sub(millis(late));
     let mut gone = Vec::new();
-    others.retain(|((_, touched), other)| {
+    others.retain(|(_, (_, touched), other)| {
         let dead = *touched < expired;
         if dead {
             gone.push(other.clone());
@@ -72,7 +75,7 @@ pub(super) async fn admit(
     });
     over = over.saturating_sub(gone.len());
     let mut ended = Vec::new();
-    for (_, other) in others.into_iter().take(over.min(AT_ONCE)) {
+    for (_, _, other) in others.into_iter().take(over.min(AT_ONCE)) {
         ended.extend(sessions.end(&SessionId(other.clone())).await?);
         gone.push(other);
     }

@@ -17,6 +17,7 @@ use super::changes::Changes;
 use super::facts::{Facts, TooLarge, now, short_hash};
 use super::outlet::Streams;
 use super::queue::Queue;
+use super::telling::Telling;
 use super::{FACTS, Shared, TOUCH_PART, cap, lock};
 use crate::mcp::{Client, Session, SessionId, StoreAway, UpstreamId};
 use crate::store::{Check, Commit, Key, Record, Sure, Write};
@@ -33,6 +34,8 @@ pub struct LiveSession {
     changes: Arc<Changes>,
     /// Whether a touch is under way in this pod; a second one would only fail.
     touching: AtomicBool,
+    /// That the client's roots changed.
+    roots: Telling,
     ended: CancellationToken,
     pub(super) calls: Calls,
     pub(super) asks: Asks,
@@ -62,6 +65,7 @@ impl LiveSession {
             facts: ArcSwap::from_pointee(facts),
             changes: Arc::default(),
             touching: AtomicBool::new(false),
+            roots: Telling::default(),
             ended: CancellationToken::new(),
             calls: Calls::default(),
             asks: Asks::default(),
@@ -92,6 +96,16 @@ impl LiveSession {
     /// The right to be the one task of this pod that feeds the session's GET streams; `None` where there is one.
     pub fn attend(self: &Arc<Self>) -> Option<Attending> {
         self.changes.listen().then(|| Attending(self.clone()))
+    }
+
+    /// Whether upstreams are being told that the client's roots changed.
+    pub fn roots(&self) -> &Telling {
+        &self.roots
+    }
+
+    /// Whether a call runs or a GET stream is open here.
+    pub(super) fn is_busy(&self) -> bool {
+        *self.listeners().borrow() > 0 || self.calls.any()
     }
 
     /// Counts as a use: extends the life where a part of it has passed since anyone's touch, and else costs nothing.

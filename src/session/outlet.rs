@@ -16,6 +16,9 @@ use crate::store::{Check, Commit, Key, Sure, Write};
 /// Events that a follower may lag behind before it reads the log again.
 const FEED: usize = 32;
 
+/// Logs of one session that are remembered, to be dropped with it; older ones expire by themselves.
+const LOGS: usize = 4096;
+
 /// A log that is written or read is kept alive each time this part of its life has passed.
 pub(super) const KEEP_PART: u32 = 3;
 
@@ -181,7 +184,7 @@ impl Streams {
     pub(super) fn note_log(&self, name: &Arc<str>, life: std::time::Duration) {
         let mut logs = lock(&self.logs);
         let now = Instant::now();
-        while logs.front().is_some_and(|(begun, _)| now.duration_since(*begun) > life) {
+        while logs.len() >= LOGS || logs.front().is_some_and(|(begun, _)| now.duration_since(*begun) > life) {
             logs.pop_front();
         }
         logs.push_back((now, name.clone()));

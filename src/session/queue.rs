@@ -13,6 +13,10 @@ use super::{LiveSession, lock};
 const BYTES: usize = 8 << 20;
 /// Where more waits that must not be lost, nobody reads: the streams end rather than the memory.
 const UNREAD: usize = 32 << 20;
+/// And so many times the number that may wait.
+const UNREAD_TIMES: usize = 8;
+/// Streams that a session has open at most; one more ends the oldest, which gets nothing anyway.
+const SEATS: usize = 16;
 
 pub(super) struct Queue {
     waiting: Mutex<Waiting>,
@@ -87,7 +91,8 @@ impl Queue {
             let lost = waiting.messages.remove(oldest).map_or(0, |message| message.text.len());
             waiting.bytes -= lost;
         }
-        let kept = waiting.bytes <= UNREAD || waiting.messages.len() == 1;
+        let few = waiting.messages.len() <= self.most.saturating_mul(UNREAD_TIMES);
+        let kept = (few && waiting.bytes <= UNREAD) || waiting.messages.len() == 1;
         if !kept {
             waiting.messages.clear();
             waiting.bytes = 0;
@@ -104,8 +109,13 @@ impl Queue {
         let mut waiting = lock(&self.waiting);
         waiting.next_seat += 1;
         let seat = waiting.next_seat;
+        if waiting.seats.len() == SEATS {
+            waiting.seats.remove(0);
+        }
         waiting.seats.push(seat);
         self.seats.send_replace(waiting.seats.len());
+        drop(waiting);
+        self.wake.notify_waiters();
         seat
     }
 
@@ -118,7 +128,8 @@ impl Queue {
         self.wake.notify_waiters();
     }
 
-    /// The next message, once this is the newest stream. `None`: this stream did not take what waited for it, and ends.
+    /// The next message, once this is the newest stream. `None`: this stream did not take what waited for it, or newer
+    /// ones took its place, and it ends.
     pub(super) async fn next(&self, seat: u64) -> Option<Taken<'_>> {
         loop {
             let mut woken = std::pin::pin!(self.wake.notified());

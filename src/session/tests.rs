@@ -357,6 +357,45 @@ async fn a_stream_that_nobody_reads_ends_when_too_much_waits_for_it() {
     assert_eq!(text(next.next().await).1, "for the next");
 }
 
+#[tokio::test]
+async fn many_small_answers_that_nobody_reads_end_the_stream_too() {
+    let (_, sessions) = sessions_with(Settings { queue: 4, ..Settings::default() });
+    let session = open(&sessions).await;
+    let mut stream = session.listen_without_ids().into_stream();
+    assert_eq!((0..100).filter(|_| session.put("{}".into())).count(), 4 * 8);
+    assert!(stream.next().await.is_none());
+}
+
+#[tokio::test]
+async fn of_many_streams_of_one_session_the_oldest_ends() {
+    let sessions = sessions();
+    let session = open(&sessions).await;
+    let mut streams: Vec<_> = (0..17).map(|_| session.listen().into_stream()).collect();
+    assert_eq!(*session.listeners().borrow(), 16);
+    assert!(streams.remove(0).next().await.is_none());
+    session.tell("1".into());
+    assert_eq!(text(streams[15].next().await).1, "1");
+}
+
+#[tokio::test]
+async fn the_cap_ends_no_session_that_is_in_use_while_there_is_another() {
+    let (_, sessions) = sessions_with(Settings { cap: 3, ..Settings::default() });
+    let (streaming, calling, idle) = (open(&sessions).await, open(&sessions).await, open(&sessions).await);
+    let stream = streaming.listen();
+    let called = calling.begin(&Id::of_str("1"));
+    // The idle one was used since, and the others were not.
+    idle.touch().await.unwrap();
+    let new = open(&sessions).await;
+    assert!(finds(&sessions, &streaming).await && finds(&sessions, &calling).await);
+    assert!(!finds(&sessions, &idle).await && finds(&sessions, &new).await);
+    drop((stream, called));
+    open(&sessions).await;
+    assert_eq!(
+        [finds(&sessions, &streaming).await, finds(&sessions, &calling).await].iter().filter(|f| **f).count(),
+        1
+    );
+}
+
 fn response(id: &Id) -> Response {
     Response { id: Some(id.clone()), outcome: Ok(Raw::trusted("{}")) }
 }

@@ -1,6 +1,7 @@
 //! What crosses rooms, tested against real parts.
 
 mod arrows;
+mod attack;
 mod client_commands;
 mod field;
 mod gateway;

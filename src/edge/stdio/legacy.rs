@@ -4,7 +4,7 @@ use super::asks::Asked;
 use super::talk::Talk;
 use crate::edge::{dispatch, hello, standing};
 use crate::mcp::{Caller, Event, Kept, Outcome};
-use crate::session::Changes;
+use crate::session::{Changes, Telling};
 use crate::wire::{Method, Request, envelope};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -24,6 +24,8 @@ pub struct Legacy {
     /// The URIs that the client subscribed to.
     subscribed: Mutex<BTreeSet<Arc<str>>>,
     changes: Arc<Changes>,
+    /// That the client's roots changed.
+    pub roots: Telling,
 }
 
 impl Legacy {
@@ -43,6 +45,7 @@ impl Legacy {
             ended: talk.over.child_token(),
             subscribed: Mutex::default(),
             changes: Arc::default(),
+            roots: Telling::default(),
         }))
     }
 

@@ -4,10 +4,10 @@
 use super::asks::Asks;
 use super::legacy::Legacy;
 use super::pipe::Pipe;
-use crate::edge::answer;
 use crate::edge::era::is_modern;
 use crate::edge::gate::{Gate, Mount};
 use crate::edge::modern_headers::Misformed;
+use crate::edge::{answer, dispatch};
 use crate::mcp::{Note, Outcome, Reason};
 use crate::session::{Called, Calls};
 use crate::wire::envelope::{self, Body};
@@ -160,14 +160,12 @@ impl Talk {
                 }
             }
             (Method::Initialized, Some(legacy)) => legacy.stand(self),
-            (Method::RootsChanged, Some(legacy)) => {
+            (Method::RootsChanged, Some(legacy)) if legacy.roots.begin() => {
                 let note = Note { method, params: params.raw, at: None };
-                let told = self.mount.backend.tell(legacy.caller.clone(), note);
-                let ended = legacy.ended.clone();
+                let mount = self.mount.clone();
                 self.tasks.spawn(async move {
-                    if let Some(Err(fault)) = ended.run_until_cancelled(told).await {
-                        tracing::debug!(?fault, "an upstream was not told of changed roots");
-                    }
+                    let told = dispatch::tell(&mount, &legacy.caller, note, &legacy.roots);
+                    legacy.ended.run_until_cancelled(told).await
                 });
             }
             _ => {}

@@ -9,7 +9,7 @@ use crate::upstream::transport::{Route, Transport};
 use crate::wire::params::Params;
 use crate::wire::{Era, Id, Raw, Request, code, envelope, json};
 use bytes::Bytes;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::AbortHandle;
 
 /// The asks of one stream that are not answered yet. Dropping it forgets them: the call is over.
@@ -21,6 +21,8 @@ pub(super) struct Asks {
     /// Whether what comes may be no question of this call, and would end it (see [`Asks::of_call`]).
     spared: Option<Method>,
     open: Vec<(Id, AbortHandle)>,
+    /// A place for each answer of our own that is on its way.
+    answering: Arc<Semaphore>,
 }
 
 /// Questions that one stream may have open at once: more is no conversation.
@@ -35,6 +37,7 @@ impl Asks {
             modern: hop.is_modern(),
             spared: None,
             open: Vec::new(),
+            answering: Arc::new(Semaphore::new(MOST)),
         }
     }
 
@@ -109,9 +112,12 @@ impl Asks {
         self.send(refusal(id, "the client cannot answer this"));
     }
 
+    /// An upstream that asks faster than it takes answers does not get all of them.
     fn send(&self, message: Bytes) {
+        let Ok(place) = self.answering.clone().try_acquire_owned() else { return };
         let (sending, link) = (self.transport.send(self.route.clone(), message), self.link.clone());
         self.link.tasks.spawn(async move {
+            let _place = place;
             if let Err(error) = sending.await {
                 tracing::warn!(upstream = %link.id(), %error, "an answer did not reach an upstream");
             }

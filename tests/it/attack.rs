@@ -1,0 +1,35 @@
+//! Floods and slow readers against the real gateway: each is bounded, and others are served meanwhile.
+
+use crate::gateway::Gateway;
+use crate::gateway::legacy::Legacy;
+use crate::harness::Fixture;
+use serde_json::json;
+
+#[tokio::test]
+async fn a_flood_of_changed_roots_is_told_upstream_one_after_another() {
+    let fixture = Fixture::listening("--http", &["--era", "legacy"]);
+    let gateway = Gateway::before(&[("up", &fixture)]);
+    let capabilities = json!({ "roots": { "listChanged": true } });
+    let client = Legacy::begin(gateway.address, "/mcp", "2025-03-26", capabilities).await;
+    client.call("echo", json!({})).await;
+    let changed = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
+    let batch = format!("[{}]", vec![changed; 100].join(","));
+    for _ in 0..5 {
+        assert_eq!(client.raw(&[], batch.clone()).await.status, 202);
+    }
+    // What was said last is told, and little of what was said before it.
+    client.call("echo", json!({})).await;
+    let told = fixture.seen_of("notifications/roots/list_changed").await.len();
+    assert!((1..100).contains(&told), "{told} of 500");
+    gateway.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_batch_of_a_million_members_is_refused_at_once() {
+    let gateway = Gateway::demo(json!({}));
+    let client = gateway.legacy("2025-03-26").await;
+    let mut answer = client.raw(&[], format!("[{}1]", "1,".repeat(999_999))).await;
+    assert_eq!(answer.status, 400);
+    assert_eq!(answer.json().await["error"]["code"], -32600);
+    gateway.still_serves().await;
+}
