@@ -61,11 +61,13 @@ impl Four {
     fn config(&self) -> Value {
         let [legacy, modern, sse] = &self.urls;
         let args = [&["--stdio", "--era", self.stdio_era], &self.more[..]].concat();
+        // Looked for so often that a test need not wait for it.
+        let health = json!({ "longest_pause": "1s" });
         json!({ "upstreams": {
-            "legacy": { "url": legacy },
-            "modern": { "url": modern },
-            "sse": { "url": sse },
-            "stdio": { "command": self.program(), "args": args },
+            "legacy": { "url": legacy, "health": health },
+            "modern": { "url": modern, "health": health },
+            "sse": { "url": sse, "health": health },
+            "stdio": { "command": self.program(), "args": args, "health": health },
         }})
     }
 
