@@ -6,7 +6,7 @@ use super::modern_headers::Misformed;
 use super::{body, guard, modern};
 use crate::wire::envelope::Body as Content;
 use crate::wire::{Message, Refused, code, envelope, headers};
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Method as Verb, Request, Response, StatusCode, request};
@@ -28,18 +28,31 @@ enum Place<'a> {
 
 /// Answers any request on the public listener.
 pub async fn serve(gate: Arc<Gate>, request: Request<Body>) -> Response<Body> {
-    let (parts, body) = request.into_parts();
+    let (parts, mut body) = request.into_parts();
+    // Such a client sends its body once it is given leave, which reading would give.
+    let waits = parts.headers.contains_key(header::EXPECT);
+    let limit = gate.rules.request_bytes;
+    let mut response = answer(gate, parts, &mut body).await;
+    let refused = response.status().is_client_error() && response.status() != StatusCode::REQUEST_TIMEOUT;
+    if refused && !body.is_end_stream() && (waits || !read_off(body, limit).await) {
+        // There may be more of the body still: the connection cannot serve another request.
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+async fn answer(gate: Arc<Gate>, parts: request::Parts, body: &mut Body) -> Response<Body> {
     let origin = parts.headers.get(header::ORIGIN).cloned();
     let mut response =
         match guard::admit(&gate.rules, &parts.headers, parts.uri.authority().map(|a| a.as_str())) {
-            Ok(()) => route(gate.clone(), parts, body).await,
+            Ok(()) => route(gate, parts, body).await,
             Err((status, why)) => return body::refusal(&gate, status, why),
         };
     guard::cors(origin, response.headers_mut());
     response
 }
 
-async fn route(gate: Arc<Gate>, parts: request::Parts, body: Body) -> Response<Body> {
+async fn route(gate: Arc<Gate>, parts: request::Parts, body: &mut Body) -> Response<Body> {
     let path = parts.uri.path().to_owned();
     let place = place(gate.rules.public_path.as_deref(), &path);
     let profile = match place {
@@ -112,7 +125,7 @@ pub fn not_allowed(gate: &Gate, allow: &'static str) -> Response<Body> {
     response
 }
 
-async fn post(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap, body: Body) -> Response<Body> {
+async fn post(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap, body: &mut Body) -> Response<Body> {
     if !headers::accepts(&map, "application", "json") && !headers::accepts(&map, "text", "event-stream") {
         let why = "Accept must admit application/json and text/event-stream";
         return body::refusal(&gate, StatusCode::NOT_ACCEPTABLE, why);
@@ -169,7 +182,7 @@ pub fn malformed(gate: &Gate, refused: &Refused) -> Response<Body> {
 }
 
 /// The whole body, within the limits of size and time.
-async fn received(gate: &Gate, map: &HeaderMap, mut body: Body) -> Result<Bytes, Response<Body>> {
+async fn received(gate: &Gate, map: &HeaderMap, body: &mut Body) -> Result<Bytes, Response<Body>> {
     if !headers::is_json(map) {
         return Err(body::refusal(
             gate,
@@ -180,49 +193,43 @@ async fn received(gate: &Gate, map: &HeaderMap, mut body: Body) -> Result<Bytes,
     let limit = gate.rules.request_bytes;
     let length = map.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|n| n > limit as u64) {
-        // A client that waits for leave to send its body is told at once, and sends none.
-        if !map.contains_key(header::EXPECT) {
-            read_off(body, limit).await;
-        }
         return Err(too_large(gate, limit));
     }
-    match tokio::time::timeout(gate.rules.body_read, Limited::new(&mut body, limit).collect()).await {
+    match tokio::time::timeout(gate.rules.body_read, Limited::new(body, limit).collect()).await {
         Ok(Ok(whole)) => Ok(whole.to_bytes()),
-        Ok(Err(e)) if e.is::<LengthLimitError>() => {
-            read_off(body, limit).await;
-            Err(too_large(gate, limit))
-        }
+        Ok(Err(e)) if e.is::<LengthLimitError>() => Err(too_large(gate, limit)),
         Ok(Err(_)) => Err(body::refusal(gate, StatusCode::BAD_REQUEST, "the body broke off")),
         Err(_) => {
-            Err(closing(body::refusal(gate, StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")))
+            let why = "the body did not arrive in time";
+            let mut late = body::refusal(gate, StatusCode::REQUEST_TIMEOUT, why);
+            late.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            Err(late)
         }
     }
 }
 
-/// What of a body beyond the limit is read before it is refused: so many times the limit, for so long.
+/// What of a body is read before a request is refused: so many times the limit, for so long.
 const READ_OFF: usize = 8;
 const READ_OFF_TIME: Duration = Duration::from_secs(5);
 
-/// Reads on and keeps nothing. A connection that closes while bytes of the client are unread is reset, and a client that
+/// Reads on and keeps nothing; whether that was all. A connection that closes while bytes of the client are unread is reset, and a client that
 /// writes all before it reads, as most do, would never see why (RFC 9112 9.6).
-async fn read_off(body: Body, limit: usize) {
+async fn read_off(body: Body, limit: usize) -> bool {
     let mut rest = Limited::new(body, limit.saturating_mul(READ_OFF));
-    let all = async { while let Some(Ok(_)) = rest.frame().await {} };
-    let _late_or_done = tokio::time::timeout(READ_OFF_TIME, all).await;
+    let all = async {
+        loop {
+            match rest.frame().await {
+                Some(Ok(_)) => {}
+                Some(Err(_)) => return false,
+                None => return true,
+            }
+        }
+    };
+    tokio::time::timeout(READ_OFF_TIME, all).await.unwrap_or(false)
 }
 
 fn too_large(gate: &Gate, limit: usize) -> Response<Body> {
-    // There may be more of the body still: the connection cannot serve another request.
-    closing(body::refusal(
-        gate,
-        StatusCode::PAYLOAD_TOO_LARGE,
-        &format!("the body is larger than {limit} bytes"),
-    ))
-}
-
-fn closing(mut response: Response<Body>) -> Response<Body> {
-    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    response
+    body::refusal(gate, StatusCode::PAYLOAD_TOO_LARGE, &format!("the body is larger than {limit} bytes"))
 }
 
 /// The client's headers that the configuration forwards to some upstream.

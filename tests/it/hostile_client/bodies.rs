@@ -57,7 +57,7 @@ async fn bodies_of_10_mb_are_413_and_the_answer_is_readable_for_who_sends_all_fi
     }
     // A client that reads nothing before it has written everything must not find the connection reset.
     let head = format!(
-        "POST /mcp HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        "POST /mcp HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         gateway.address,
         10 * MIB
     );
@@ -67,6 +67,47 @@ async fn bodies_of_10_mb_are_413_and_the_answer_is_readable_for_who_sends_all_fi
     let mut said = Vec::new();
     soon("the answer", socket.read_to_end(&mut said)).await.expect("the connection ends in order");
     assert!(said.starts_with(b"HTTP/1.1 413 "), "{}", String::from_utf8_lossy(&said));
+    gateway.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_refusal_is_readable_for_who_sends_a_large_body_first() {
+    let gateway = Gateway::demo(json!({}));
+    let (ours, json, path) = (gateway.address.to_string(), "Content-Type: application/json", "/mcp");
+    let table = [
+        ("POST", path, &*ours, "Origin: https://elsewhere.example", 403),
+        ("POST", "/mcp/no-such", &*ours, json, 404),
+        ("POST", "/nowhere", &*ours, json, 404),
+        ("PUT", path, &*ours, json, 405),
+        ("POST", path, &*ours, "Accept: text/html", 406),
+        ("POST", path, &*ours, "Content-Type: text/plain", 415),
+        ("POST", path, "elsewhere.example", json, 421),
+    ];
+    for (verb, path, host, header, status) in table {
+        let size = 10 * MIB;
+        let head =
+            format!("{verb} {path} HTTP/1.1\r\nHost: {host}\r\n{header}\r\nContent-Length: {size}\r\n\r\n");
+        let mut socket = TcpStream::connect(gateway.address).await.unwrap();
+        soon("a write", socket.write_all(head.as_bytes())).await.unwrap();
+        soon("a write", socket.write_all(&vec![b' '; size])).await.expect("it is read to its end");
+        // The connection is as good as before.
+        let next = format!("GET /health HTTP/1.1\r\nHost: {ours}\r\nConnection: close\r\n\r\n");
+        soon("a write", socket.write_all(next.as_bytes())).await.unwrap();
+        let mut said = Vec::new();
+        soon("the answers", socket.read_to_end(&mut said)).await.expect("the connection ends in order");
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{said}");
+        assert!(said.ends_with(r#"{"status":"ok"}"#), "{status}: {said}");
+    }
+    // Who waits for leave to send is told without it.
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: {ours}\r\nExpect: 100-continue\r\nContent-Length: {MIB}\r\n\r\n"
+    );
+    let mut socket = TcpStream::connect(gateway.address).await.unwrap();
+    soon("a write", socket.write_all(head.as_bytes())).await.unwrap();
+    let mut said = Vec::new();
+    soon("the answer", socket.read_to_end(&mut said)).await.expect("the connection ends in order");
+    assert!(said.starts_with(b"HTTP/1.1 415 "), "{}", String::from_utf8_lossy(&said));
     gateway.still_serves().await;
 }
 
