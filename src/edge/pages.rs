@@ -11,6 +11,8 @@ use bytes::{BufMut, BytesMut};
 struct Place {
     at: usize,
     last: String,
+    /// The first page's scope, which is that of all (2026-07-28 caching).
+    private: bool,
 }
 
 /// The result of a list request: the page that `cursor` names, at most `most` items.
@@ -22,12 +24,15 @@ pub fn page(
     most: usize,
 ) -> Result<Raw, Reason> {
     let items = listing.items();
+    let mut private = listing.private;
     let from = match cursor {
         None => 0,
         Some(cursor) => {
             let opened = keyring.open(Purpose::Cursor, &owner(caller, listing.kind), cursor);
             let place: Place =
                 opened.ok().and_then(|p| serde_json::from_slice(&p).ok()).ok_or(Reason::BadCursor)?;
+            // The list may have become less wide since; never wider than what the first page said.
+            private |= place.private;
             match items.get(place.at.wrapping_sub(1)) {
                 Some(item) if *item.name == *place.last => place.at,
                 _ => items
@@ -38,7 +43,7 @@ pub fn page(
         }
     };
     let upto = items.len().min(from + most);
-    if from == 0
+    if cursor.is_none()
         && upto == items.len()
         && let Some(whole) = &listing.whole
     {
@@ -58,13 +63,13 @@ pub fn page(
     out.put_u8(b']');
     if upto < items.len() {
         let last = items[upto - 1].name.to_string();
-        let place =
-            serde_json::to_vec(&Place { at: upto, last }).expect("a number and a string have a JSON form");
+        let place = serde_json::to_vec(&Place { at: upto, last, private })
+            .expect("a number and a string have a JSON form");
         let cursor = keyring.seal(Purpose::Cursor, &owner(caller, listing.kind), &place);
         out.put_slice(b",\"nextCursor\":");
         out.put_slice(json::quote(&cursor).as_bytes());
     }
-    let scope = if listing.private { "private" } else { "public" };
+    let scope = if private { "private" } else { "public" };
     let ttl = if listing.missing.is_empty() { listing.ttl_ms } else { 0 };
     out.put_slice(format!(",\"ttlMs\":{ttl},\"cacheScope\":\"{scope}\"").as_bytes());
     if !listing.missing.is_empty() {
@@ -79,4 +84,39 @@ pub fn page(
 
 fn owner(caller: &Caller, kind: Kind) -> Vec<u8> {
     format!("{}/{}/{}", kind.items_key(), caller.profile, caller.principal.identity()).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::scripted::{caller, listing};
+
+    fn read(page: Raw) -> serde_json::Value {
+        page.read().expect("a page is JSON")
+    }
+
+    #[test]
+    fn later_pages_are_never_wider_than_the_first_though_the_list_became_so() {
+        let keyring = Keyring::random();
+        let caller = caller();
+        let names = [r#"{"name":"a"}"#, r#"{"name":"b"}"#, r#"{"name":"c"}"#];
+        let whole = listing(Kind::Tool, &names);
+        let mut partial = listing(Kind::Tool, &names[..2]);
+        partial.private = true;
+        let next = |listing: &Listing, cursor: Option<&str>| {
+            let page = read(page(&keyring, &caller, listing, cursor, 1).expect("the cursor is ours"));
+            let cursor = page["nextCursor"].as_str().map(str::to_owned);
+            (page["cacheScope"].as_str().expect("every page has one").to_owned(), cursor)
+        };
+        let (scope, second) = next(&partial, None);
+        assert_eq!(scope, "private");
+        let (scope, third) = next(&whole, second.as_deref());
+        assert_eq!(scope, "private");
+        let (scope, over) = next(&whole, third.as_deref());
+        assert_eq!((&*scope, over), ("private", None));
+        let (scope, second) = next(&whole, None);
+        assert_eq!(scope, "public");
+        assert_eq!(next(&whole, second.as_deref()).0, "public");
+        assert_eq!(next(&partial, second.as_deref()).0, "private");
+    }
 }
