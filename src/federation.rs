@@ -11,6 +11,7 @@ mod lists;
 mod names;
 mod naming;
 mod parts;
+mod silence;
 mod splice;
 mod template;
 mod uris;

@@ -54,7 +54,11 @@ impl Inner {
         let upstream = of.backend.id();
         match tokio::time::timeout(of.limit, of.backend.about(caller.clone())).await {
             Ok(Ok(about)) => {
-                self.said[member].store(Some(about.clone()));
+                let before = self.said[member].swap(Some(about.clone()));
+                // What it said before may have been given without asking it.
+                if before.is_none_or(|before| !Arc::ptr_eq(&before, &about)) {
+                    self.silence.heard(member);
+                }
                 return Some(about);
             }
             Ok(Err(fault)) => {

@@ -3,6 +3,7 @@
 use super::names::{self, Names};
 use super::naming::Naming;
 use super::parts::Derived;
+use super::silence::Silence;
 use super::uris::{UriRules, Uris};
 use super::{Member, Profile};
 use crate::mcp::{
@@ -16,8 +17,6 @@ use moka::sync::Cache;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a member that gave no list is not asked for it again just to route.
-const SILENCE: Duration = Duration::from_secs(5);
 /// How long a caller's unknown names do not make us list anew.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Most callers of whom such a thing is remembered.
@@ -35,8 +34,7 @@ pub(super) struct Inner {
     pub(super) uris: Derived<Uris>,
     /// The lists of members that have none, by kind.
     pub(super) none: [Arc<Listing>; 4],
-    /// Members that gave a caller no list a moment ago: by member, kind and session.
-    pub(super) silent: Cache<(usize, Kind, Arc<str>), Fault>,
+    pub(super) silence: Silence,
     /// Callers for whom lists were asked anew a moment ago.
     pub(super) asked: Cache<(Kind, Arc<str>), ()>,
     /// What each member last said of itself to anyone: only what kinds of things it has is taken from here.
@@ -58,7 +56,7 @@ impl Composite {
             names: Derived::new(Names::weight),
             uris: Derived::new(Uris::weight),
             none: Kind::ALL.map(|kind| Arc::new(names::none(kind))),
-            silent: Cache::builder().max_capacity(REMEMBERED).time_to_live(SILENCE).build(),
+            silence: Silence::new(profile.members.len(), REMEMBERED),
             asked: Cache::builder().max_capacity(REMEMBERED).time_to_live(PATIENCE).build(),
             said: profile.members.iter().map(|_| ArcSwapOption::empty()).collect(),
             profile,

@@ -35,6 +35,11 @@ pub(super) fn is_final(fault: &Fault) -> bool {
     }
 }
 
+/// Whether it says no more than that the member could not be reached.
+pub(super) fn is_unreachable(fault: &Fault) -> bool {
+    matches!(fault, Fault::Ours(Reason::Unreachable { .. }))
+}
+
 /// A word for logs, which must not carry what an upstream wrote.
 pub(super) fn word(fault: &Fault) -> &'static str {
     match fault {

@@ -207,6 +207,7 @@ impl Back {
 
     async fn outcome(&self, outcome: Outcome) -> Outcome {
         let Outcome::Result(mut raw) = outcome else { return outcome };
+        self.inner.silence.heard(self.member);
         let found = splice::uris_of_result(&self.method, &raw);
         if !found.is_empty() {
             // Whether a URI needs another name is known only once everyone was asked for theirs.

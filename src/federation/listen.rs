@@ -162,6 +162,9 @@ impl Listening {
                 }
             }
             Heard::Event(event) => {
+                if let Event::Note(note) = &event {
+                    self.inner.silence.told(member, &note.method);
+                }
                 let event = self.seen(member, event);
                 self.ready.push_back(event);
                 if self.ack_by.is_some() && self.ready.len() > WAITING {
@@ -252,8 +255,11 @@ impl Listening {
             (part.resources, Method::ResourcesChanged),
         ];
         let note = |method, params| Event::Note(Note { method, params, at: None });
-        let mut changes: Vec<Event> =
-            lists.into_iter().filter(|(asked, _)| *asked).map(|(_, m)| note(m, Raw::trusted("{}"))).collect();
+        let mut changes = Vec::new();
+        for (_, change) in lists.into_iter().filter(|(asked, _)| *asked) {
+            self.inner.silence.told(*member, &change);
+            changes.push(note(change, Raw::trusted("{}")));
+        }
         for own in &part.uris {
             let uris = (!self.is_alone()).then(|| self.inner.uris(&self.call.caller, None));
             let uri = self.shown(uris.as_deref(), *member, own.clone());

@@ -63,14 +63,15 @@ impl Inner {
     ) -> Result<Arc<Listing>, Fault> {
         let of = &self.profile.members[member];
         let alone = self.profile.members.len() == 1;
-        if age == Age::Known && !alone && of.backend.known(caller, kind).is_none() {
-            let key = (member, kind, caller.session.key().clone());
-            match self.silent.get(&key) {
+        let unknown = of.backend.known(caller, kind).is_none();
+        if age == Age::Known && !alone && unknown {
+            match self.silence.of(member, kind, caller) {
                 Some(fault) if faults::is_absent(&fault) => return Ok(self.none[kind as usize].clone()),
                 Some(fault) => return Err(fault),
                 None => {}
             }
         }
+        let moment = self.silence.moment(member, kind);
         let list = of.backend.list(caller.clone(), kind, age);
         let listed = if alone {
             // Nobody waits for this member but its own callers: the link's limits are enough.
@@ -81,13 +82,16 @@ impl Inner {
                 Err(_late) => Err(Reason::Timeout { upstream: of.backend.id().clone() }.into()),
             }
         };
-        let key = (member, kind, caller.session.key().clone());
         let Err(fault) = listed else {
-            self.silent.invalidate(&key);
+            self.silence.ends(member, kind, caller);
+            // A list that was known may have been given without asking the member.
+            if unknown {
+                self.silence.heard(member);
+            }
             return listed;
         };
-        let news = !self.silent.contains_key(&key);
-        self.silent.insert(key, fault.clone());
+        let news = self.silence.of(member, kind, caller).is_none();
+        self.silence.begins(member, kind, caller, fault.clone(), moment);
         if faults::is_absent(&fault) {
             return Ok(self.none[kind as usize].clone());
         }
@@ -122,15 +126,14 @@ impl Inner {
         }
         self.asked.insert(key, ());
         let lists = kinds.iter().flat_map(|kind| (0..self.profile.members.len()).map(move |m| (m, *kind)));
-        let silent = |m, kind| self.silent.contains_key(&(m, kind, caller.session.key().clone()));
-        let asked = lists.filter(|(m, kind)| !silent(*m, *kind));
+        let asked = lists.filter(|(m, kind)| self.silence.of(*m, *kind, caller).is_none());
         join_all(asked.map(|(member, kind)| self.ask(member, caller, kind, Age::Fresh))).await;
         true
     }
 
     /// Why a member's list is not known, where it has one and could not give it.
     pub(super) fn away(&self, caller: &Caller, member: usize, kind: Kind) -> Option<Fault> {
-        let fault = self.silent.get(&(member, kind, caller.session.key().clone()))?;
+        let fault = self.silence.of(member, kind, caller)?;
         let listed = self.profile.members[member].backend.known(caller, kind).is_some();
         (!listed && !faults::is_absent(&fault)).then_some(fault)
     }

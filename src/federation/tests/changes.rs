@@ -98,6 +98,57 @@ async fn b082_a_slow_upstream_holds_up_no_acknowledgement_and_an_upstream_that_i
 }
 
 #[tokio::test]
+async fn an_upstream_that_says_that_it_is_back_is_called_at_once() {
+    let (a, (b, mut at_b)) = (scripted("a", Kind::Tool, &[]), Scripted::new("b"));
+    let b = Arc::new(b.listing(Kind::Tool, &[r#"{"name":"t"}"#]));
+    let two = composite(&[&a, &b]);
+    let mut events = listen(&two, LISTS).await;
+    let (_, b_says) = tokio::join!(note(&mut events), async {
+        let says = at_b.recv().await.unwrap();
+        says.acknowledge("{}").await;
+        says
+    });
+    let call = r#"{"name":"b__t"}"#;
+    b.set(Health::Down);
+    assert!(matches!(reason(&two, Method::ToolsCall, call).await, Reason::Unreachable { .. }));
+    b.set(Health::Up);
+    assert!(
+        matches!(reason(&two, Method::ToolsCall, call).await, Reason::Unreachable { .. }),
+        "not yet heard"
+    );
+    b_says.note(Method::ToolsChanged, "{}").await;
+    assert_eq!(note(&mut events).await.0, Method::ToolsChanged);
+    assert!(result(&two, Method::ToolsCall, call).await.contains(r#""name":"t""#));
+}
+
+#[tokio::test]
+async fn an_upstream_that_gives_one_list_is_there_for_others_and_one_that_fails_is_not_asked_again() {
+    let a = scripted("a", Kind::Tool, &[]);
+    let b = Arc::new(Scripted::new("b").0.listing(Kind::Tool, &[r#"{"name":"t"}"#]));
+    let two = composite(&[&a, &b]);
+    b.set(Health::Down);
+    let (tool, prompt) = (r#"{"name":"b__t"}"#, r#"{"name":"b__p"}"#);
+    assert!(matches!(reason(&two, Method::ToolsCall, tool).await, Reason::Unreachable { .. }));
+    assert!(matches!(reason(&two, Method::PromptsGet, prompt).await, Reason::Unreachable { .. }));
+    b.set(Health::Up);
+    // Somebody lists tools; that says nothing of this caller's prompts but that the upstream is there.
+    list(&two, Kind::Tool).await;
+    assert!(matches!(reason(&two, Method::PromptsGet, prompt).await, Reason::UnknownPrompt(_)));
+
+    let (c, d) = (scripted("c", Kind::Tool, &[]), Arc::new(Scripted::new("d").0));
+    let two = composite(&[&c, &d]);
+    d.set(Health::Hangs);
+    assert!(matches!(reason(&two, Method::PromptsGet, r#"{"name":"d__p"}"#).await, Reason::Timeout { .. }));
+    d.set(Health::Up);
+    list(&two, Kind::Tool).await;
+    let why = reason(&two, Method::PromptsGet, r#"{"name":"d__p"}"#).await;
+    assert!(
+        matches!(why, Reason::Timeout { .. }),
+        "what did not come in time is not waited for by every call"
+    );
+}
+
+#[tokio::test]
 async fn a_stream_that_ends_upstream_is_opened_again_and_the_clients_goes_on() {
     let (a, mut at_a) = backend("a");
     let one = composite(&[&a]);

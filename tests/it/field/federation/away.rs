@@ -91,7 +91,9 @@ async fn b082_upstreams_that_are_away_or_hang_leave_the_others_served_and_are_to
             };
             soon("the news that it is back", told).await;
         }
-        // Told of it, clients list again, and call.
+        // Told of it, clients list again, and call; or call at once.
+        let echoed = session.call("away__echo", json!({ "a": 3 })).await;
+        assert_eq!(echoed["structuredContent"]["a"], 3, "{era}: {echoed}");
         for listed in
             [session.result("tools/list", json!({})).await, client.result("tools/list", json!({})).await]
         {
@@ -100,4 +102,36 @@ async fn b082_upstreams_that_are_away_or_hang_leave_the_others_served_and_are_to
         let echoed = client.call("away__echo", json!({ "a": 2 })).await;
         assert_eq!(echoed["structuredContent"]["a"], 2, "{era}: {echoed}");
     }
+}
+
+#[tokio::test]
+async fn all_pages_of_a_list_have_the_scope_of_the_first_though_who_was_missing_is_back() {
+    let (fixture, well) = (Fixture::listening("--http", &[]), Fixture::listening("--http", &[]));
+    let way = Way::cut(fixture.address()).await;
+    let gateway = Gateway::start(json!({
+        "upstreams": {
+            "away": { "url": format!("http://{}/mcp", way.address) },
+            "well": { "url": well.url },
+        },
+        "limits": { "page_items": 5 },
+    }));
+    let client = gateway.modern();
+    let mut page = client.result("tools/list", json!({})).await;
+    assert_eq!((&page["_meta"]["plasm/missing"], &page["cacheScope"]), (&json!(["away"]), &json!("private")));
+    let mut listen =
+        client.send("1", "subscriptions/listen", r#"{"notifications":{"toolsListChanged":true}}"#).await;
+    way.open.store(true, Ordering::SeqCst);
+    let told = async {
+        while listen.message().await.expect("it is told")["method"] != "notifications/tools/list_changed" {}
+    };
+    soon("the news that it is back", told).await;
+    let whole = client.result("tools/list", json!({})).await;
+    assert_eq!((&whole["_meta"]["plasm/missing"], &whole["cacheScope"]), (&Value::Null, &json!("public")));
+    let mut pages = 1;
+    while let Some(cursor) = page["nextCursor"].as_str() {
+        page = client.result("tools/list", json!({ "cursor": cursor })).await;
+        assert_eq!(page["cacheScope"], "private", "{page}");
+        pages += 1;
+    }
+    assert!(pages > 2);
 }
