@@ -48,7 +48,8 @@ enum Command {
     #[command(after_help = EXIT_CODES)]
     Serve(serve::Args),
     /// Serve the gateway on standard input and output
-    #[command(after_help = EXIT_CODES)]
+    // It has the flags of a configuration, and no listener that some of them are for.
+    #[command(after_help = EXIT_CODES, mut_args(without_listener))]
     Stdio(stdio::Args),
     /// Tell what an MCP server is: era, versions, identity, capabilities, timings
     #[command(after_help = CLIENT_EXIT_CODES, override_usage = "plasm-mcp probe [OPTIONS] URL\n       plasm-mcp probe [OPTIONS] -- COMMAND…")]
@@ -74,6 +75,13 @@ enum Command {
     /// Check, show or describe a configuration
     #[command(after_help = EXIT_CODES)]
     Config(config::Args),
+}
+
+/// Leaves out of the help of a command without a listener what only a listener has.
+fn without_listener(arg: clap::Arg) -> clap::Arg {
+    let only = ["listen", "admin_listen", "public_url", "insecure_no_auth"];
+    let hidden = only.contains(&arg.get_id().as_str());
+    arg.hide(hidden)
 }
 
 /// Reads the process's arguments and runs the command they name.
@@ -119,5 +127,13 @@ mod tests {
     #[test]
     fn help_tells_the_exit_codes() {
         assert!(Cli::command().render_help().to_string().contains("2 wrong command line or configuration"));
+    }
+
+    #[test]
+    fn stdio_does_not_offer_the_flags_of_a_listener() {
+        let mut command = Cli::command();
+        let stdio = command.find_subcommand_mut("stdio").expect("there is such a command");
+        let help = stdio.render_help().to_string();
+        assert!(help.contains("--mcp-json") && !help.contains("--listen"), "{help}");
     }
 }

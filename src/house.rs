@@ -28,7 +28,7 @@ const MEMORY_STORE: usize = 512 << 20;
 /// Why the gateway could not start. Each says which setting to look at.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("{what} {address}: {error}")]
+    #[error("{what} {address}: {error}; set another by {flag}", flag = flag(what))]
     Bind { what: &'static str, address: SocketAddr, error: std::io::Error },
     #[error("sealing.keys[{index}]: {error}")]
     Key { index: usize, error: KeyError },
@@ -93,6 +93,11 @@ impl House {
         tokio::join!(public, admin);
         links.hang_up().await;
     }
+}
+
+/// The flag of a setting.
+fn flag(key: &str) -> String {
+    format!("--{}", key.replace('_', "-"))
 }
 
 async fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {

@@ -48,11 +48,11 @@ impl Lifecycle {
                 () = self.over.cancelled() => return Ok(()),
             }
             if first {
-                tracing::info!(budget_s = budget.as_secs(), "told to end: draining");
                 self.drain(budget);
+                tracing::info!(budget_s = budget.as_secs(), "told to end: draining");
             } else {
-                tracing::info!("told to end again: ending now");
                 self.over.cancel();
+                tracing::info!("told to end again: ending now");
             }
         }
         Ok(())

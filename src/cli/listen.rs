@@ -79,13 +79,23 @@ async fn listen(peer: &Peer, filter: &Value) -> u8 {
     SUCCESS
 }
 
+/// What the server agreed to tell of, in a line.
+fn agreed(notifications: &Value) -> String {
+    let said = notifications.as_object().into_iter().flatten().filter(|(_, what)| **what != json!(false));
+    let said: Vec<_> = said.map(|(name, _)| name.as_str()).collect();
+    match said.is_empty() {
+        true => "listening, but the server tells of none of what was asked for".to_owned(),
+        false => format!("listening for {}", said.join(", ")),
+    }
+}
+
 fn print(as_json: bool, note: &Note) {
     let params: Value = note.params.read().unwrap_or_default();
     if as_json {
         return show::line(json!({"method": note.method.as_str(), "params": params}));
     }
     match note.method {
-        Method::Acknowledged => eprintln!("listening: {}", params["notifications"]),
+        Method::Acknowledged => eprintln!("{}", agreed(&params["notifications"])),
         Method::ResourceUpdated => {
             show::line(format_args!(
                 "{} {}",

@@ -23,6 +23,9 @@ use tokio_util::sync::CancellationToken;
 /// How long a server may take to hear that we are done.
 const FAREWELL: Duration = Duration::from_secs(3);
 
+/// What the server is called as an upstream of this process.
+const SERVER: &str = "server";
+
 /// How a call that ended in `input_required` is gone on with.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Again {
@@ -97,7 +100,7 @@ impl Peer {
             version: target.version(),
             session: Arc::new(Kept::session("command line")),
         };
-        let id = UpstreamId::new("server").expect("the id has the form of ids");
+        let id = UpstreamId::new(SERVER).expect("the id has the form of ids");
         let link =
             house::link(id, &upstream, &Config::default()).map_err(|error| usage(error.to_string()))?;
         Ok(Peer {
@@ -205,7 +208,9 @@ pub fn error_of(fault: Fault) -> Raw {
         Fault::Upstream(error) => error,
         Fault::Ours(reason) => {
             let data = json!({"reason": reason.word(), "retryable": reason.is_retryable()});
-            Raw::of(&json!({"message": reason.to_string(), "data": data}))
+            // Here is no upstream, only the server that was named.
+            let message = reason.to_string().replacen(&format!("upstream {SERVER} "), "the server ", 1);
+            Raw::of(&json!({"message": message, "data": data}))
         }
     }
 }

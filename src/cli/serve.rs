@@ -42,20 +42,23 @@ pub async fn run(args: Args) -> ExitCode {
             return if bind { super::FAILURE } else { super::USAGE }.into();
         }
     };
-    match house.address() {
-        Ok(address) => {
-            println!("{}", banner(&url(config.public_url.as_deref(), config.public_path.as_deref(), address)))
-        }
-        Err(error) => eprintln!("plasm-mcp: {error}"),
-    }
-    if let Ok(address) = house.admin_address() {
-        tracing::info!(%address, "probes and metrics are served");
-    }
+    announce(&house, &config);
     let budget = config.drain.budget;
     let signals = tokio::spawn(house.lifecycle.clone().obey_signals(budget));
     house.serve().await;
     signals.abort();
+    tracing::info!("ended");
     super::SUCCESS.into()
+}
+
+/// Says where the gateway answers: on stdout to a person, and in the log to whoever reads that alone.
+fn announce(house: &House, config: &Config) {
+    let Ok(listen) = house.address() else { return };
+    super::show::line(banner(&url(config.public_url.as_deref(), config.public_path.as_deref(), listen)));
+    let upstreams = config.enabled_upstreams().count();
+    let (profiles, version) = (config.served_profiles().len(), env!("CARGO_PKG_VERSION"));
+    let admin = house.admin_address().map(tracing::field::display).ok();
+    tracing::info!(version, %listen, admin, upstreams, profiles, "serving; probes and metrics are at the admin address");
 }
 
 /// Says on stderr that there is nothing to serve, where there is nothing.
@@ -86,7 +89,7 @@ fn banner(url: &str) -> String {
     format!(
         r#"plasm-mcp is at {url}
 
-Cursor (.cursor/mcp.json), Claude Desktop and the MCP inspector (--config):
+Cursor (.cursor/mcp.json) and the MCP inspector (--config FILE --server plasm):
 {{"mcpServers": {{"plasm": {{"type": "http", "url": "{url}"}}}}}}
 
 VS Code (.vscode/mcp.json):

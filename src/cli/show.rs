@@ -27,6 +27,10 @@ pub fn error(json: bool, error: &Raw) {
     if let Some(data) = value.get("data").filter(|data| data.get("reason").is_none()) {
         eprintln!("{data}");
     }
+    // Our own word for it is short; the log has the reason, where somebody asked for it.
+    if code.is_empty() && !tracing::enabled!(tracing::Level::WARN) {
+        eprintln!("--verbose shows what happened on the way");
+    }
 }
 
 /// A notification of a call, on stderr: progress only where somebody watches.

@@ -58,7 +58,9 @@ async fn route(gate: Arc<Gate>, parts: request::Parts, body: &mut Body) -> Respo
     let profile = match place {
         Place::Health if parts.method == Verb::GET => return health(&gate),
         Place::Health => return not_allowed(&gate, "GET"),
-        Place::Nowhere => return body::refusal(&gate, StatusCode::NOT_FOUND, "no such endpoint"),
+        Place::Nowhere => {
+            return body::refusal(&gate, StatusCode::NOT_FOUND, "no such endpoint; MCP is at /mcp");
+        }
         Place::Endpoint(profile) | Place::Sse(profile) | Place::Message(profile) => profile,
     };
     if parts.method == Verb::OPTIONS {
@@ -118,9 +120,11 @@ fn health(gate: &Gate) -> Response<Body> {
     body::json(gate, StatusCode::OK, Bytes::from_static(b"{\"status\":\"ok\"}"))
 }
 
+const NOT_ALLOWED: &str = "this method is not allowed here; MCP messages are sent by POST";
+
 /// 405 with what is allowed, at once.
 pub fn not_allowed(gate: &Gate, allow: &'static str) -> Response<Body> {
-    let mut response = body::refusal(gate, StatusCode::METHOD_NOT_ALLOWED, "this method is not allowed here");
+    let mut response = body::refusal(gate, StatusCode::METHOD_NOT_ALLOWED, NOT_ALLOWED);
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
     response
 }

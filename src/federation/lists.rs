@@ -97,7 +97,14 @@ impl Inner {
         }
         if news {
             let (list, why) = (kind.method(), faults::word(&fault));
-            tracing::warn!(upstream = %of.backend.id(), ?list, why, "a list is missing");
+            let upstream = of.backend.id();
+            match fault {
+                // That it is away was said when it went.
+                Fault::Ours(Reason::Unreachable { .. }) => {
+                    tracing::debug!(%upstream, list = list.as_str(), why, "a list is missing");
+                }
+                _ => tracing::warn!(%upstream, list = list.as_str(), why, "a list is missing"),
+            }
         }
         Err(fault)
     }

@@ -31,6 +31,8 @@ pub fn begin(filter: &str, form: Form) -> Result<(), BadFilter> {
         .with_env_filter(parsed)
         .with_timer(SystemTime)
         .with_writer(std::io::stderr)
+        // It would say so on stderr itself, and panic in whoever logs where nobody reads that any more.
+        .log_internal_errors(false)
         .with_ansi(terminal);
     let json = form == Form::Json || (form == Form::Auto && !terminal);
     // A test process begins more than once; the first one stays.

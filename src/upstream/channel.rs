@@ -265,7 +265,7 @@ impl State {
 }
 
 fn closed() -> TransportError {
-    TransportError::Unreachable("the channel is closed".into())
+    TransportError::Unreachable("it hung up before it answered".into())
 }
 
 /// The answer to an ask that reaches nobody.

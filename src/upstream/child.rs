@@ -108,7 +108,7 @@ impl ChildSpec {
     fn carry(&self, process: Child, stop: CancellationToken) -> Started {
         let (channel, outbound) = Channel::new(self.name.as_str(), self.limits);
         let group = Group(process.id().and_then(|id| id.try_into().ok()));
-        tracing::info!(upstream = %self.name, pid = process.id(), "child started");
+        tracing::info!(upstream = %self.name, pid = process.id(), command = %self.command, "child started");
         let run = run(self.name.clone(), process, group, channel.clone(), outbound, self.grace, stop);
         Started { channel, run: Box::pin(run) }
     }
@@ -143,7 +143,11 @@ async fn run(
     let status = end(&mut process, &group, grace).await;
     drop(group);
     let _ = timeout(LAST_WORDS, &mut logging).await;
-    tracing::info!(upstream = %name, asked, ?status, "child ended");
+    let status = status.map(tracing::field::display);
+    match asked {
+        true => tracing::info!(upstream = %name, status, "child ended, as it was told to"),
+        false => tracing::warn!(upstream = %name, status, "child ended of itself"),
+    }
 }
 
 /// The way out: its input has ended, then SIGTERM, then SIGKILL.
@@ -179,6 +183,11 @@ impl Drop for Group {
     }
 }
 
+/// A line of a child as a line of the log: what could move a terminal's cursor or colours is left out.
+fn printable(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).chars().filter(|c| !c.is_control() || *c == '\t').collect()
+}
+
 /// Passes stderr on to the log, no more of it than a log should take.
 async fn log(name: UpstreamId, stderr: impl AsyncRead + Unpin) {
     let mut lines = Lines::new(stderr, STDERR_LINE, usize::MAX);
@@ -194,7 +203,7 @@ async fn log(name: UpstreamId, stderr: impl AsyncRead + Unpin) {
         count = count.saturating_add(1);
         if count <= STDERR_LINES {
             let (Line::Text(text) | Line::TooLong { head: text, .. }) = &line;
-            tracing::info!(upstream = %name, stderr = ?String::from_utf8_lossy(text));
+            tracing::info!(upstream = %name, "stderr: {}", printable(text));
         }
         tokio::task::consume_budget().await;
     }

@@ -86,7 +86,7 @@ fn results_go_to_stdout_failures_to_stderr_and_the_exit_code_says_which() {
         (&["call", "127.0.0.1", "echo"], 2, "", "is not the URL of a server"),
         (&["list", url, "--kind", "things"], 2, "", "invalid value"),
         // Port 9 is "discard"; nothing listens there on a machine of today, and a port of ours might be taken again.
-        (&["call", "http://127.0.0.1:9/mcp", "echo"], 1, "", "error: upstream server is not reachable"),
+        (&["call", "http://127.0.0.1:9/mcp", "echo"], 1, "", "error: the server is not reachable"),
     ];
     for (args, code, out, err) in table {
         let said = plasm(args);

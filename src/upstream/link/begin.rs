@@ -248,7 +248,6 @@ impl Inner {
     /// What the caller is told of a trouble; the upstream's health takes note of it. `safe`: as for [`Trouble`].
     pub(super) fn failed(self: &Arc<Self>, trouble: Trouble, safe: bool) -> Fault {
         if let Trouble::Way(error) = &trouble {
-            tracing::warn!(upstream = %self.id(), %error, "a request to an upstream failed");
             // A timeout of what is not safe is a slow tool more often than a dead upstream.
             let ill = match error {
                 TransportError::Unreachable(_) | TransportError::Refused { status: 502..=504, .. } => true,
@@ -256,7 +255,11 @@ impl Inner {
                 _ => false,
             };
             if ill {
-                self.is_ill();
+                self.is_ill(error);
+                // The beginning of an outage was just said; what fails during it is no news.
+                tracing::debug!(upstream = %self.id(), %error, "a request to an upstream failed");
+            } else {
+                tracing::warn!(upstream = %self.id(), %error, "a request to an upstream failed");
             }
         }
         let fault = trouble.into_fault(self.id(), safe);

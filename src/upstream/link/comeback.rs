@@ -10,10 +10,10 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 impl Inner {
-    /// The upstream could not be reached.
-    pub(super) fn is_ill(self: &Arc<Self>) {
+    /// The upstream could not be reached, for this reason.
+    pub(super) fn is_ill(self: &Arc<Self>, why: &TransportError) {
         if self.health.ill() {
-            tracing::warn!(upstream = %self.id(), "an upstream is away");
+            tracing::warn!(upstream = %self.id(), %why, "an upstream is away");
             self.tell_health(false);
             self.await_return();
         }

@@ -25,6 +25,17 @@ pub(super) enum Spoken {
     Channel,
 }
 
+impl std::fmt::Display for Spoken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Spoken::Http(Era::Modern) => "Streamable HTTP, modern era",
+            Spoken::Http(Era::Legacy) => "Streamable HTTP, legacy era",
+            Spoken::Both => "Streamable HTTP, both eras",
+            Spoken::Channel => "HTTP+SSE",
+        })
+    }
+}
+
 /// What a discovery that failed says of the server.
 #[derive(Debug, PartialEq)]
 pub(super) enum Sign {
@@ -68,7 +79,10 @@ impl Inner {
         let (link, caller) = (self.clone(), caller.clone());
         let work = || async move {
             let spoken = link.probe(&caller).await?;
-            tracing::info!(upstream = %link.id(), ?spoken, "an upstream is spoken with");
+            // A server on stdio says more of itself when it is started.
+            if link.reach.http.is_some() {
+                tracing::info!(upstream = %link.id(), %spoken, "found out what an upstream speaks");
+            }
             link.spoken.store(Some(Arc::new(spoken)));
             Ok(spoken)
         };
@@ -84,7 +98,7 @@ impl Inner {
         if self.config.era.is_some() || was == Spoken::Channel || !self.may_probe_again() {
             return false;
         }
-        tracing::info!(upstream = %self.id(), ?was, "an upstream no longer speaks what it spoke; asking again");
+        tracing::info!(upstream = %self.id(), %was, "an upstream no longer speaks what it spoke; asking again");
         self.speak(caller).await.is_ok_and(|now| now != was)
     }
 
