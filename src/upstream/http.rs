@@ -6,6 +6,7 @@ mod events;
 mod exchange;
 mod giveup;
 mod jar;
+mod strays;
 
 use super::client::HttpClient;
 use super::transport::{Answered, Incoming, Outgoing, Route, Sent, Transport, TransportError};

@@ -2,6 +2,7 @@
 
 use super::exchange::{DEPTH, Exchange, garbage};
 use super::giveup::GiveUp;
+use super::strays::Awaited;
 use crate::upstream::transport::{Incoming, Route, TransportError};
 use crate::wire::sse::{Decoder, SseEvent};
 use crate::wire::{Era, Id, Message, envelope};
@@ -38,6 +39,8 @@ pub(super) struct Events {
     attempts: u32,
     deadline: Instant,
     giveup: GiveUp,
+    /// Of a stream that may be closed and gone on with: its answer, should it come on another.
+    elsewhere: Option<Awaited>,
 }
 
 impl Events {
@@ -64,6 +67,7 @@ impl Events {
             attempts: 0,
             deadline,
             giveup,
+            elsewhere: None,
         }
     }
 
@@ -114,12 +118,23 @@ impl Events {
                 if std::mem::take(&mut self.closed) && self.polled && self.can_go_on() {
                     return Some(Err(TransportError::Paused));
                 }
-                if let Err(error) = self.reopen().await {
+                let mut elsewhere = self.elsewhere.take();
+                let reopened = tokio::select! {
+                    reopened = self.reopen() => reopened,
+                    answer = stray(&mut elsewhere) => return Some(Ok(answer)),
+                };
+                self.elsewhere = elsewhere;
+                if let Err(error) = reopened {
                     return Some(Err(error));
                 }
                 continue;
             };
-            match timeout_at(self.deadline, body.frame()).await {
+            let frame = tokio::select! {
+                biased;
+                frame = timeout_at(self.deadline, body.frame()) => frame,
+                answer = stray(&mut self.elsewhere) => return Some(Ok(answer)),
+            };
+            match frame {
                 Err(_) => return Some(Err(TransportError::Timeout)),
                 Ok(Some(Ok(frame))) => {
                     let Ok(data) = frame.into_data() else { continue };
@@ -142,6 +157,9 @@ impl Events {
         if let Some(id) = event.id {
             // An empty id forgets the last one (WHATWG EventSource).
             self.last = (!id.is_empty()).then(|| Bytes::from(id));
+            if let Some(request) = self.answers.as_ref().filter(|_| self.elsewhere.is_none()) {
+                self.elsewhere = Some(self.exchange.strays.await_answer(request));
+            }
         }
         if let Some(retry) = event.retry {
             self.retry = Duration::from_millis(retry);
@@ -154,14 +172,17 @@ impl Events {
             Ok(message) => message,
             Err(refused) => return Some(Err(garbage(refused.to_string()))),
         };
-        if let Message::Response(response) = &message
-            && (self.answers.is_none()
-                || response.id.as_ref().is_some_and(|id| Some(id) != self.answers.as_ref()))
-        {
-            tracing::debug!(id = ?response.id, "an upstream answered a request that this stream is not for");
-            return None;
+        match message {
+            Message::Response(response)
+                if self.answers.is_none()
+                    || response.id.as_ref().is_some_and(|id| Some(id) != self.answers.as_ref()) =>
+            {
+                tracing::debug!(id = ?response.id, "an upstream answered a request that this stream is not for");
+                self.exchange.strays.hand_over(response);
+                None
+            }
+            message => Some(Ok(Incoming { message, at: self.last.clone() })),
         }
-        Some(Ok(Incoming { message, at: self.last.clone() }))
     }
 
     fn can_go_on(&self) -> bool {
@@ -200,5 +221,13 @@ impl Events {
                 Ok(Err(_)) => return Err(TransportError::Broken),
             }
         }
+    }
+}
+
+/// The answer that came on another stream; never resolves where none may.
+async fn stray(elsewhere: &mut Option<Awaited>) -> Incoming {
+    match elsewhere {
+        Some(awaited) => awaited.answer().await,
+        None => std::future::pending().await,
     }
 }

@@ -3,6 +3,7 @@
 use super::events::Events;
 use super::giveup::GiveUp;
 use super::jar::Jar;
+use super::strays::Strays;
 use super::{HttpConfig, body};
 use crate::upstream::client::HttpClient;
 use crate::upstream::transport::{
@@ -43,6 +44,7 @@ pub(super) struct Exchange {
     pub(super) limit: usize,
     /// The cancels on their way.
     pub(super) tasks: TaskTracker,
+    pub(super) strays: Arc<Strays>,
 }
 
 impl Exchange {
@@ -65,6 +67,7 @@ impl Exchange {
             jar: config.cookies.then(Jar::default),
             limit: config.limit,
             tasks: TaskTracker::new(),
+            strays: Arc::default(),
         }
     }
 

@@ -194,6 +194,66 @@ async fn b059_a_message_over_several_lines_with_a_comment_between_is_one_message
     assert_eq!(result, json!({ "content": [] }));
 }
 
+/// A legacy server that closes the stream of a request and answers on the next stream that is opened.
+async fn astray(mut socket: TcpStream, asked: tokio::sync::watch::Sender<String>) {
+    let mut read = [0; 8192];
+    let n = socket.read(&mut read).await.unwrap_or(0);
+    let text = String::from_utf8_lossy(&read[..n]).into_owned();
+    if let Some((_, id)) = text.split_once(r#""id":"#) {
+        socket.write_all(&stream("id: 1\nretry: 600000\ndata: \n\n")).await.ok();
+        drop(socket);
+        let end = id.find(['}', ',']).unwrap();
+        asked.send_replace(id[..end].to_owned());
+        return;
+    }
+    let id = asked.subscribe().wait_for(|id| !id.is_empty()).await.unwrap().clone();
+    let answer = format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"late\":true}}}}\n\n");
+    socket.write_all(&stream(&answer)).await.ok();
+    socket.read_exact(&mut [0]).await.ok();
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_on_another_stream_of_the_session_is_taken_for_what_it_is() {
+    use plasm_mcp::upstream::transport::{Answer, Outgoing, Route, Transport};
+    use plasm_mcp::wire::{Id, Message};
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let asked = tokio::sync::watch::Sender::new(String::new());
+    let serving = tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            tokio::spawn(astray(socket, asked.clone()));
+        }
+    });
+    let config = HttpConfig { url: url.parse().unwrap(), headers: Vec::new(), cookies: false, limit: LIMIT };
+    let http = Http::new(http_client(Duration::from_secs(5)), config);
+    let route =
+        Route { version: Some(Version::NEWEST_LEGACY), session: None, who: "w".into(), headers: Vec::new() };
+    let request = Outgoing {
+        id: Id::of_str("asked-1"),
+        method: Method::ToolsCall,
+        params: Raw::trusted(r#"{"name":"t"}"#),
+        name: None,
+        progress: None,
+        deadline: Instant::now() + Duration::from_secs(20),
+    };
+    let answered = http.request(route.clone(), request).await.unwrap();
+    let Answer::Stream(messages) = answered.answer else { panic!("no stream") };
+    // The stream is read on: it is closed, and to be asked for again in ten minutes.
+    let mut answer = std::pin::pin!(messages.filter_map(async |item| item.ok()));
+    let standing = async {
+        let mut standing = http.standing(route, None).await.unwrap().expect("a stream");
+        let other = standing.next().await;
+        panic!("the standing stream is not for {other:?}");
+    };
+    let came = tokio::select! {
+        came = answer.next() => came.expect("an answer"),
+        () = standing => unreachable!("it panics"),
+    };
+    let Message::Response(response) = came.message else { panic!("no response") };
+    assert_eq!(response.outcome.unwrap().text(), r#"{"late":true}"#);
+    serving.abort();
+}
+
 #[tokio::test]
 async fn an_upstream_that_fails_again_and_again_is_not_asked_for_a_while() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
