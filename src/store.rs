@@ -4,10 +4,12 @@
 mod key;
 pub mod memory;
 mod rate;
+pub mod redis;
 
 pub use key::{Key, PodId, Topic};
 pub use memory::Memory;
 pub use rate::{Grant, Rate};
+pub use redis::Redis;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -182,6 +184,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// As [`Store::get`], from this pod's cache where that is trusted. It may be old by the time an invalidation needs to
     /// arrive. A miss fills the cache unless the key changed meanwhile; absence is not cached, nor announced.
+    /// While the store is away, what was cached before may still be given, for minutes.
     fn near(&self, key: Key) -> Fut<Option<Record>>;
 
     /// All of `writes` if all of `checks` hold, else none, at one instant. All keys must have one tag, otherwise

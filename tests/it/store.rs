@@ -4,6 +4,7 @@ mod letters;
 mod limits;
 mod memory;
 mod records;
+mod redis;
 mod streams;
 
 use std::sync::Arc;
@@ -15,6 +16,17 @@ use plasm_mcp::store::{Check, Commit, Key, PodId, Store, Sure, Write};
 /// Makes a test of every case of the suite. `$make` is an async function that gives `(kept, store)`: `kept` lives as long
 /// as the test, for a server that must be ended. Cases name their keys at random, so one server may serve them all.
 macro_rules! suite {
+    // All cases in one test, one after the other: for what takes long to start.
+    ($name:ident by $make:path: $($room:ident :: { $($case:ident),* $(,)? }),* $(,)?) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            let (_kept, store) = $make().await;
+            $($(
+                println!("{}", stringify!($case));
+                super::$room::$case(store.clone()).await;
+            )*)*
+        }
+    };
     ($make:path: $($room:ident :: { $($case:ident),* $(,)? }),* $(,)?) => { $($(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $case() {
@@ -22,7 +34,7 @@ macro_rules! suite {
             super::$room::$case(store).await;
         }
     )*)* };
-    ($make:path) => { suite!($make:
+    ($($how:tt)+) => { suite!($($how)+:
         records::{
             what_was_never_written_is_absent_and_no_error,
             fields_come_back_byte_for_byte,

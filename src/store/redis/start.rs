@@ -1,0 +1,176 @@
+//! How the store begins: the connections, and what is asked of a server before it is trusted with sessions.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fred::clients::Client;
+use fred::interfaces::ClientLike as _;
+use fred::prelude::{Config, ConnectionConfig, ErrorKind, PerformanceConfig, ReconnectPolicy, TcpConfig};
+use fred::types::RespVersion;
+use fred::types::config::{ReconnectError, UnresponsiveConfig};
+use secrecy::{ExposeSecret as _, SecretString};
+use tokio::sync::{broadcast, watch};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::cache::Cache;
+use super::line::{Line, To, Trouble};
+use super::{Redis, Shared, guard, reply};
+use crate::store::Health;
+
+/// How long connecting, logging in and asking may take at the start, all in all.
+const STARTED_WITHIN: Duration = Duration::from_secs(15);
+/// A connection on which nothing was answered for this long is given up.
+const DEAD_AFTER: Duration = Duration::from_secs(4);
+/// Commands that wait to be written to a connection at most.
+const QUEUED: usize = 10_000;
+/// Invalidations and sayings that wait for this process at most; more, and a gap stands for them.
+const TOLD: usize = 8192;
+
+/// Which Redis, and how it is asked.
+pub struct Settings {
+    /// `redis://user:password@host:port/db`, with TLS `rediss://…`, `redis-cluster://…`, or
+    /// `redis-sentinel://host:port?sentinelServiceName=name`.
+    pub url: SecretString,
+    /// What all keys and the bus begin with.
+    pub prefix: String,
+    /// How long one answer may take; after that the store is away for whoever asked.
+    pub within: Duration,
+}
+
+impl Settings {
+    /// The usual prefix and time limit.
+    pub fn new(url: SecretString) -> Self {
+        Settings { url, prefix: "plasm".to_owned(), within: Duration::from_secs(2) }
+    }
+}
+
+/// Why a Redis cannot be the store. No text holds a password.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("is not a URL of Redis ({0}); it looks like redis://user:password@host:6379")]
+    Url(String),
+    #[error("Redis cannot be reached: {0}")]
+    Unreachable(String),
+    #[error("Redis refuses the login: {0}")]
+    Login(String),
+    #[error("{server} is Redis {version}, and 7.0 is the oldest that serves")]
+    Old { server: String, version: String },
+    #[error(
+        "{server} has maxmemory-policy {policy} and would drop sessions when its memory is full; set it to noeviction"
+    )]
+    Evicts { server: String, policy: String },
+    #[error("{server} does not let this user ask for INFO, so its memory policy is unknown: {why}")]
+    Unknown { server: String, why: String },
+}
+
+impl Redis {
+    /// Connects, and asks each server whether it fits. To be called within a Tokio runtime.
+    ///
+    /// # Errors
+    /// [`StartError`], within seconds. Once it has begun, a Redis that goes away is waited for.
+    pub async fn connect(settings: Settings) -> Result<Self, StartError> {
+        let late = || StartError::Unreachable(format!("no answer within {} s", STARTED_WITHIN.as_secs()));
+        tokio::time::timeout(STARTED_WITHIN, begin(settings)).await.map_err(|_| late())?
+    }
+}
+
+async fn begin(settings: Settings) -> Result<Redis, StartError> {
+    let plain = client(&settings)?;
+    let (near, sure) = (plain.clone_new(), plain.clone_new());
+    for client in [&plain, &near, &sure] {
+        client.init().await.map_err(|error| refused(&error))?;
+    }
+    let line = |client| Line::new(client, settings.within);
+    let shared = Arc::new(Shared {
+        plain: line(plain),
+        near: line(near),
+        sure: line(sure),
+        prefix: settings.prefix,
+        cache: Cache::new(),
+        bus: broadcast::Sender::new(TOLD),
+        health: watch::Sender::new(Health::Away),
+        hearings: Mutex::new(HashMap::new()),
+        replicated: AtomicBool::new(false),
+    });
+    fits(&shared.plain).await?;
+    let guard = tokio::spawn(guard::watch(shared.clone()));
+    Ok(Redis { shared, _guard: AbortOnDropHandle::new(guard) })
+}
+
+fn client(settings: &Settings) -> Result<Client, StartError> {
+    let mut config = Config::from_url(settings.url.expose_secret())
+        .map_err(|error| StartError::Url(error.kind().to_str().to_owned()))?;
+    config.version = RespVersion::RESP3;
+    config.fail_fast = true;
+    let connection = ConnectionConfig {
+        connection_timeout: settings.within,
+        internal_command_timeout: settings.within,
+        max_command_buffer_len: QUEUED,
+        unresponsive: UnresponsiveConfig {
+            max_timeout: Some(DEAD_AFTER.max(settings.within * 2)),
+            interval: Duration::from_secs(1),
+        },
+        tcp: TcpConfig { nodelay: Some(true), ..TcpConfig::default() },
+        // A master that became a replica, or is not ready, is left for the one that is.
+        reconnect_errors: vec![
+            ReconnectError::ClusterDown,
+            ReconnectError::Loading,
+            ReconnectError::ReadOnly,
+            ReconnectError::MasterDown,
+        ],
+        ..ConnectionConfig::default()
+    };
+    let performance = PerformanceConfig {
+        default_command_timeout: settings.within,
+        broadcast_channel_capacity: TOLD,
+        ..PerformanceConfig::default()
+    };
+    // Without end, for the store outlives outages; but nobody waits for it: commands fail at once meanwhile.
+    let policy = ReconnectPolicy::new_exponential(0, 50, 1000, 2);
+    Ok(Client::new(config, Some(performance), Some(connection), Some(policy)))
+}
+
+fn refused(error: &fred::error::Error) -> StartError {
+    let why = error.details().to_owned();
+    match error.kind() {
+        ErrorKind::Auth => StartError::Login(why),
+        _ if why.starts_with("NOAUTH") || why.starts_with("WRONGPASS") || why.starts_with("NOPERM") => {
+            StartError::Login(why)
+        }
+        _ => StartError::Unreachable(why),
+    }
+}
+
+/// Asks by `INFO`, for `CONFIG` is often forbidden.
+async fn fits(line: &Line) -> Result<(), StartError> {
+    for node in line.nodes() {
+        let server = format!("{}:{}", node.host, node.port);
+        let ask = async |section: &str| match line
+            .ask("INFO", To::Node(node.clone()), vec![section.into()])
+            .await
+        {
+            Ok(info) => Ok(reply::text(&info).unwrap_or_default().to_owned()),
+            Err(Trouble::Said(why)) => Err(StartError::Unknown { server: server.clone(), why }),
+            Err(Trouble::Away) => Err(StartError::Unreachable(format!("{server} does not answer INFO"))),
+        };
+        let about = ask("server").await?;
+        let version = value(&about, "redis_version").unwrap_or("of an unknown version").to_owned();
+        let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+        if major.is_none_or(|major| major < 7) {
+            return Err(StartError::Old { server, version });
+        }
+        let memory = ask("memory").await?;
+        let policy = value(&memory, "maxmemory_policy").unwrap_or("unknown").to_owned();
+        if policy != "noeviction" {
+            return Err(StartError::Evicts { server, policy });
+        }
+    }
+    Ok(())
+}
+
+/// A value of `INFO`'s text.
+pub(super) fn value<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim_end)
+}

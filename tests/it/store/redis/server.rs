@@ -1,0 +1,162 @@
+//! Redis servers of a test: on free ports, in folders of their own, ended with the test.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use plasm_mcp::store::Store;
+use tempfile::TempDir;
+
+pub struct Server {
+    process: Child,
+    port: u16,
+    args: Vec<String>,
+    folder: TempDir,
+}
+
+impl Server {
+    /// A server that answers, with more arguments than those that make it small, private and forgetful.
+    pub fn start(more: &[&str]) -> Server {
+        // A port that was free a moment ago may be taken by now: then another.
+        for _ in 0..20 {
+            let (port, folder) = (free_port(), tempfile::tempdir().expect("a folder"));
+            let args: Vec<String> = more.iter().map(|arg| (*arg).to_owned()).collect();
+            let process = spawn(port, &args, &folder);
+            let mut server = Server { process, port, args, folder };
+            if server.answers() {
+                return server;
+            }
+        }
+        panic!("no redis-server starts: is it installed?");
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub async fn store(&self) -> Arc<dyn Store> {
+        Arc::new(super::connect(&self.url()).await.expect("the server serves"))
+    }
+
+    /// What `redis-cli` says to a command.
+    pub fn cli(&self, command: &[&str]) -> String {
+        let port = self.port.to_string();
+        let said = Command::new("redis-cli").args(["-p", &port]).args(command).output();
+        String::from_utf8(said.expect("redis-cli runs").stdout).expect("it answers in text")
+    }
+
+    /// How often clients have called a command so far.
+    pub fn calls(&self, command: &str) -> u64 {
+        let stats = self.cli(&["INFO", "commandstats"]);
+        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+        line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0)
+    }
+
+    /// Ends it at once; what it held is lost.
+    pub fn stop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    /// Starts it again at its port.
+    pub fn again(&mut self) {
+        self.process = spawn(self.port, &self.args, &self.folder);
+        assert!(self.answers(), "it starts again");
+    }
+
+    /// Answers nobody from now on, and closes nothing.
+    pub fn hang(&self) {
+        self.signal(libc::SIGSTOP);
+    }
+
+    pub fn wake(&self) {
+        self.signal(libc::SIGCONT);
+    }
+
+    fn signal(&self, signal: libc::c_int) {
+        let pid = libc::pid_t::try_from(self.process.id()).expect("a pid");
+        // SAFETY: it takes no pointers, and the process is our child that nobody has waited for.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    }
+
+    fn answers(&mut self) -> bool {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(20) {
+            if self.process.try_wait().expect("a child").is_some() {
+                return false;
+            }
+            let said = self.cli(&["PING"]);
+            if said.starts_with("PONG") || said.starts_with("NOAUTH") {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn spawn(port: u16, args: &[String], folder: &TempDir) -> Child {
+    Command::new("redis-server")
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+        .args(["--repl-diskless-sync-delay", "0", "--dir"])
+        .arg(folder.path())
+        .args(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("redis-server runs: apt-get install redis-server")
+}
+
+/// Free, and with a free one 10,000 above it, where a node of a cluster speaks with the others.
+fn free_port() -> u16 {
+    loop {
+        let bound = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = bound.local_addr().expect("it is bound").port();
+        let above = port.checked_add(10_000);
+        if above.is_some_and(|above| std::net::TcpListener::bind(("127.0.0.1", above)).is_ok()) {
+            return port;
+        }
+    }
+}
+
+/// Three masters that share all slots.
+pub struct Cluster {
+    nodes: Vec<Server>,
+}
+
+impl Cluster {
+    pub async fn start() -> Cluster {
+        let nodes: Vec<Server> = (0..3).map(|_| Server::start(&["--cluster-enabled", "yes"])).collect();
+        let addresses: Vec<String> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        let made = Command::new("redis-cli")
+            .args(["--cluster", "create"])
+            .args(&addresses)
+            .arg("--cluster-yes")
+            .output()
+            .expect("redis-cli runs");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stdout));
+        let cluster = Cluster { nodes };
+        super::comes_true("all slots are served", || async {
+            cluster.nodes.iter().all(|node| {
+                let info = node.cli(&["CLUSTER", "INFO"]);
+                info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384")
+            })
+        })
+        .await;
+        cluster
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis-cluster://127.0.0.1:{}", self.nodes[0].port())
+    }
+}
