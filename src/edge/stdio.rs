@@ -63,7 +63,10 @@ async fn end(talk: Arc<Talk>, writing: JoinHandle<std::io::Result<()>>) {
         talk.end_session().await;
         // The writer ends when the last who may speak is gone.
         drop(talk);
-        let _ = writing.await;
+        // Where it ended first, its outcome has been taken.
+        if !writing.is_finished() {
+            let _ = writing.await;
+        }
     })
     .await;
 }
@@ -288,6 +291,19 @@ mod tests {
             (&json!("notifications/resources/updated"), &json!("file:///a"))
         );
         assert!(first.say.is_closed());
+    }
+
+    #[tokio::test]
+    async fn a_client_that_reads_no_more_ends_it_in_order() {
+        let lifecycle = Lifecycle::default();
+        let (gate, _) = crate::house::gate(&Default::default(), false, &lifecycle).unwrap();
+        let mount = Arc::new(Mount { name: "".into(), backend: backend() });
+        let (mut to, input) = tokio::io::duplex(4096);
+        let (output, from) = tokio::io::duplex(4096);
+        drop(from);
+        let over = tokio::spawn(async move { serve(Arc::new(gate), mount, &lifecycle, input, output).await });
+        to.write_all(b"{}\n").await.unwrap();
+        over.await.expect("nothing panics");
     }
 
     #[tokio::test]

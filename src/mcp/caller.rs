@@ -40,20 +40,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// `clientInfo.name`, for logs and labels.
+    /// `clientInfo.name`, for logs: no more of it than a line should bear.
     pub fn name(&self) -> Option<String> {
-        self.text_of("name")
-    }
-
-    /// `clientInfo.version`, for logs.
-    pub fn version(&self) -> Option<String> {
-        self.text_of("version")
-    }
-
-    fn text_of(&self, key: &str) -> Option<String> {
         let text = self.info.as_ref()?.to_bytes();
-        let member = json::lax_members(&text, 0).ok()?.into_iter().find(|m| m.is(key))?;
-        json::string(&text, &member.value).map(|s| s.into_owned())
+        let member = json::lax_members(&text, 0).ok()?.into_iter().find(|m| m.is("name"))?;
+        json::string(&text, &member.value).map(|name| name.chars().take(64).collect())
     }
 
     /// The declared capabilities as JSON, `{}` where none were declared.

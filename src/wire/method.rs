@@ -108,6 +108,18 @@ impl Method {
 
 impl fmt::Debug for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        // A name may hold line breaks, and what is shown so goes into logs.
+        write!(f, "{}", self.as_str().escape_debug())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_breaks_the_line_that_shows_it() {
+        assert_eq!(format!("{:?}", Method::parse("a\nb")), "a\\nb");
+        assert_eq!(format!("{:?}", Method::ToolsCall), "tools/call");
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct Asks {
     /// Whether what comes may be no question of this call, and would end it (see [`Asks::of_call`]).
     spared: Option<Method>,
     open: Vec<(Id, AbortHandle)>,
+    /// Whether it was said already that a modern upstream asks.
+    warned: bool,
     /// A place for each answer of our own that is on its way.
     answering: Arc<Semaphore>,
 }
@@ -37,6 +39,7 @@ impl Asks {
             modern: hop.is_modern(),
             spared: None,
             open: Vec::new(),
+            warned: false,
             answering: Arc::new(Semaphore::new(MOST)),
         }
     }
@@ -55,7 +58,9 @@ impl Asks {
         let Request { id, method, params } = request;
         if self.modern {
             // It may not ask this way (2026-07-28 transports, *Receiving Messages*), and there is no way to answer.
-            tracing::warn!(upstream = %self.link.id(), ?method, "a modern upstream sent a request");
+            if !std::mem::replace(&mut self.warned, true) {
+                tracing::warn!(upstream = %self.link.id(), ?method, "a modern upstream sends requests");
+            }
             return None;
         }
         self.open.retain(|(_, task)| !task.is_finished());

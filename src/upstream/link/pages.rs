@@ -13,6 +13,8 @@ use std::collections::HashSet;
 const PAGES: usize = 1_000;
 /// Bytes of one list over all its pages.
 const BYTES: usize = 64 << 20;
+/// Characters that are logged of why an item is left out.
+const LOGGED: usize = 200;
 
 impl Inner {
     /// Asks for a list, page by page. Errors: the upstream's, and a list that does not end.
@@ -89,14 +91,21 @@ impl Inner {
             let why = format!("a list without {}", kind.items_key()).into();
             return Err(Reason::Garbage { upstream: self.id().clone(), why }.into());
         };
+        let before = left_out.len();
+        let mut first = None;
         for span in list {
             match item(page.part(&span), kind) {
                 Ok(item) => items.push(item),
                 Err(Unfit { name, why }) => {
-                    tracing::warn!(upstream = %self.id(), ?kind, why, "a listed item is left out");
+                    first.get_or_insert(why);
                     left_out.push(name.unwrap_or_default());
                 }
             }
+        }
+        if let Some(why) = first {
+            // One line a page, and not a long one: an upstream may list what it likes.
+            let (why, items) = (why.chars().take(LOGGED).collect::<String>(), left_out.len() - before);
+            tracing::warn!(upstream = %self.id(), ?kind, items, why, "listed items are left out");
         }
         Ok(())
     }
