@@ -25,6 +25,9 @@ use tokio_util::task::TaskTracker;
 /// Bytes that the memory store may hold: some 200,000 idle sessions, and bounded whatever happens.
 const MEMORY_STORE: usize = 512 << 20;
 
+/// Connections to the admin port: probes and scrapes, and no more.
+const PROBERS: usize = 64;
+
 /// Why the gateway could not start. Each says which setting to look at.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -67,7 +70,8 @@ impl House {
     /// Serves until the lifecycle ends it.
     pub async fn serve(self) {
         let House { gate, lifecycle, links, public, admin } = self;
-        let bounds = Bounds { head: gate.rules.header_bytes, head_time: gate.rules.header_read };
+        let bounds =
+            Bounds { head: gate.rules.header_bytes, head_time: gate.rules.header_read, connections: PROBERS };
         let probes = lifecycle.clone();
         let admin = async {
             let answer = move |request| {

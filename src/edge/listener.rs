@@ -13,6 +13,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -23,6 +24,18 @@ pub struct Bounds {
     pub head: usize,
     /// Longest wait for a head, idle keep-alive included.
     pub head_time: Duration,
+    /// Connections that are open at once; further ones wait to be accepted.
+    pub connections: usize,
+}
+
+/// How many connections of clients may be open: half of what this process may open at all, for the calls that come by
+/// them need connections upstream.
+pub fn most_connections() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: getrlimit writes the struct that it is given, which lives here, and touches nothing else.
+    let read = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    let open = if read == 0 { usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX) } else { 1024 };
+    (open / 2).clamp(16, Semaphore::MAX_PERMITS)
 }
 
 /// A client that takes no byte of an answer for so long is gone: a stream that it can resume is resumed.
@@ -36,7 +49,11 @@ pub async fn public(
     stop: CancellationToken,
     deadline: CancellationToken,
 ) {
-    let bounds = Bounds { head: gate.rules.header_bytes, head_time: gate.rules.header_read };
+    let bounds = Bounds {
+        head: gate.rules.header_bytes,
+        head_time: gate.rules.header_read,
+        connections: most_connections(),
+    };
     let answer = move |request: Request<Body>| super::http::serve(gate.clone(), request);
     serve(listener, bounds, answer, stop, deadline).await;
 }
@@ -53,17 +70,26 @@ pub async fn serve<F, A>(
     A: Future<Output = Response<Body>> + Send + 'static,
 {
     let connections = TaskTracker::new();
+    let room = Arc::new(Semaphore::new(bounds.connections));
     loop {
+        let accepted = async {
+            let seat = room.clone().acquire_owned().await.expect("the semaphore is never closed");
+            listener.accept().await.map(|(socket, _)| (socket, seat))
+        };
         let socket = tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            accepted = listener.accept() => accepted,
+            accepted = accepted => accepted,
         };
         match socket {
-            Ok((socket, _)) => {
+            Ok((socket, seat)) => {
                 // Small SSE events must leave at once (without this, some 40 ms each).
                 let _ = socket.set_nodelay(true);
-                connections.spawn(connection(socket, bounds, answer.clone(), stop.clone(), deadline.clone()));
+                let served = connection(socket, bounds, answer.clone(), stop.clone(), deadline.clone());
+                connections.spawn(async move {
+                    served.await;
+                    drop(seat);
+                });
             }
             // Out of file descriptors, or a peer gone before we took it: the next one may do better.
             Err(error) => {
@@ -105,5 +131,34 @@ async fn connection<F, A>(
     tokio::select! {
         _ = connection => {}
         () = deadline.cancelled() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[tokio::test]
+    async fn a_connection_too_many_waits_for_another_to_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let over = CancellationToken::new();
+        let bounds = Bounds { head: 8192, head_time: Duration::from_secs(60), connections: 1 };
+        let answer = async |_| Response::new(Body::empty());
+        let serving = tokio::spawn(serve(listener, bounds, answer, over.clone(), over.clone()));
+        let ask = async |socket: &mut TcpStream| {
+            socket.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+            socket.read(&mut [0; 12]).await.unwrap()
+        };
+        let mut first = TcpStream::connect(address).await.unwrap();
+        assert_eq!(ask(&mut first).await, 12);
+        let mut second = TcpStream::connect(address).await.unwrap();
+        let mut waits = std::pin::pin!(ask(&mut second));
+        assert!(tokio::time::timeout(Duration::from_millis(50), &mut waits).await.is_err());
+        drop(first);
+        assert_eq!(waits.await, 12);
+        over.cancel();
+        serving.await.unwrap();
     }
 }
