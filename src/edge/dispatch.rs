@@ -5,6 +5,7 @@ use super::{pages, state};
 use crate::mcp::{About, Age, Backend, Call, Caller, Event, Fault, Kind, Note, Outcome, Reason, Reply};
 use crate::session::Telling;
 use crate::telemetry::metrics;
+use crate::wire::params::Params;
 use crate::wire::{Era, Method, Raw, Version, json};
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
@@ -12,6 +13,9 @@ use std::sync::Arc;
 
 /// What follows the first event of a reply.
 pub type Events = BoxStream<'static, Event>;
+
+/// URIs that one `subscriptions/listen` may name: each may be a request of its own to an upstream.
+const SUBSCRIPTIONS: usize = 1_000;
 
 /// Runs a call up to its first event. A place among the calls in flight is held until the outcome.
 pub async fn begin(gate: Arc<Gate>, mount: Arc<Mount>, call: Call) -> (Option<Event>, Events) {
@@ -56,6 +60,10 @@ pub async fn run(gate: &Arc<Gate>, mount: &Mount, mut call: Call) -> Reply {
         {
             return Reply::fault(Reason::MethodNotFound);
         }
+        Method::Listen if modern && subscriptions(&call.params) > SUBSCRIPTIONS => {
+            let why = format!("more than {SUBSCRIPTIONS} resourceSubscriptions");
+            return Reply::fault(Reason::InvalidParams(why.into()));
+        }
         Method::Discover | Method::Listen if !modern => return Reply::fault(Reason::MethodNotFound),
         // Begun by the edge itself, or never sent by a client.
         Method::Initialize | Method::Elicit | Method::Sample | Method::RootsList => {
@@ -76,6 +84,14 @@ pub async fn run(gate: &Arc<Gate>, mount: &Mount, mut call: Call) -> Reply {
         Some(call) => resealed(gate.clone(), call, reply),
         None => reply,
     }
+}
+
+/// How many URIs a filter names.
+fn subscriptions(params: &Params) -> usize {
+    let text = params.raw.text();
+    let filter = params.filter.as_ref().and_then(|filter| json::lax_members(text, filter.start).ok());
+    let uris = filter.unwrap_or_default().into_iter().find(|m| m.is("resourceSubscriptions"));
+    uris.and_then(|uris| json::elements(text, uris.value.start)).map_or(0, |uris| uris.len())
 }
 
 fn resealed(gate: Arc<Gate>, call: Call, reply: Reply) -> Reply {

@@ -152,7 +152,9 @@ impl Listening {
         let member = self.parts[leg].0;
         match heard {
             Heard::Acknowledged { note, back } => {
-                self.parts[leg].2 = Part::Honours(Filter::of_note(&note));
+                let mut honoured = Filter::of_note(&note);
+                honoured.uris.retain(|uri| self.parts[leg].1.uris.contains(uri));
+                self.parts[leg].2 = Part::Honours(honoured);
                 // The only member's own words, where they come in time.
                 if self.is_alone() && self.ack_by.take().is_some() {
                     self.ready.push_front(Event::Note(note));

@@ -21,6 +21,8 @@ const INFO: usize = 4 << 10;
 const CAPABILITIES: usize = 16 << 10;
 /// The most that the subscribed URIs of one session may take together.
 const SUBSCRIPTIONS: usize = 64 << 10;
+/// And how many they may be: each is looked for in each change that is told.
+const SUBSCRIBED: usize = 1_000;
 
 /// 144 bits of SHA-256, enough to tell identities apart, as 24 characters that a key may hold.
 pub(super) fn short_hash(text: &[u8]) -> Arc<str> {
@@ -71,7 +73,9 @@ pub struct Facts {
 pub enum TooLarge {
     #[error("the client's capabilities are larger than {CAPABILITIES} bytes")]
     Capabilities,
-    #[error("the subscriptions of this session are larger than {SUBSCRIPTIONS} bytes together")]
+    #[error(
+        "this session has more than {SUBSCRIBED} subscriptions, or larger than {SUBSCRIPTIONS} bytes together"
+    )]
     Subscriptions,
 }
 
@@ -133,7 +137,8 @@ impl Facts {
 
     pub(super) fn subscribe(&mut self, uri: &str) -> Result<(), TooLarge> {
         let taken: usize = self.subscriptions.iter().map(|uri| uri.len()).sum();
-        if !self.subscriptions.contains(uri) && taken + uri.len() > SUBSCRIPTIONS {
+        let full = taken + uri.len() > SUBSCRIPTIONS || self.subscriptions.len() >= SUBSCRIBED;
+        if full && !self.subscriptions.contains(uri) {
             return Err(TooLarge::Subscriptions);
         }
         Arc::make_mut(&mut self.subscriptions).insert(uri.into());
@@ -264,5 +269,10 @@ mod tests {
         let mut full = facts(&Client::default());
         full.subscribe(&"a".repeat(SUBSCRIPTIONS)).unwrap();
         assert_eq!(full.subscribe("b"), Err(TooLarge::Subscriptions));
+
+        let mut many = facts(&Client::default());
+        let subscribed = (0..2 * SUBSCRIBED).filter(|n| many.subscribe(&n.to_string()).is_ok());
+        assert_eq!(subscribed.count(), SUBSCRIBED);
+        assert!(many.subscribe("0").is_ok(), "what is there already is no more");
     }
 }

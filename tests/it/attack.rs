@@ -33,3 +33,14 @@ async fn a_batch_of_a_million_members_is_refused_at_once() {
     assert_eq!(answer.json().await["error"]["code"], -32600);
     gateway.still_serves().await;
 }
+
+#[tokio::test]
+async fn a_subscription_to_very_many_resources_is_refused_before_any_is_asked_for() {
+    let fixture = Fixture::listening("--http", &["--era", "legacy"]);
+    let gateway = Gateway::before(&[("up", &fixture)]);
+    let uris: Vec<_> = (0..1_001).map(|n| format!("x:{n}")).collect();
+    let filter = json!({ "notifications": { "resourceSubscriptions": uris } });
+    assert_eq!(gateway.modern().error("subscriptions/listen", filter).await["code"], -32602);
+    assert!(fixture.seen_of("resources/subscribe").await.is_empty());
+    gateway.still_serves().await;
+}

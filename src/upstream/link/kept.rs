@@ -7,6 +7,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+/// Callers that are equal to an upstream share what is kept, so it can be more than one of them may subscribe to.
+const SUBSCRIPTIONS: usize = 2_000;
+
 /// The kept state as it is stored. Keys are short, for there are many of them.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub(super) struct Kept {
@@ -31,6 +34,16 @@ impl Kept {
             version: Some(version.as_str().to_owned()),
             ..Kept::default()
         }
+    }
+
+    /// Keeps subscriptions, in the order they came; of too many the oldest go, and are not set again in a new session.
+    pub(super) fn subscribe(&mut self, uris: impl IntoIterator<Item = String>) {
+        for uri in uris {
+            if !self.uris.contains(&uri) {
+                self.uris.push(uri);
+            }
+        }
+        self.uris.drain(..self.uris.len().saturating_sub(SUBSCRIPTIONS));
     }
 
     /// Nothing where nothing was kept, or where another release wrote what we cannot read: then it is made anew.
@@ -87,6 +100,15 @@ impl Opened {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn subscriptions_are_kept_once_and_of_too_many_the_oldest_go() {
+        let mut kept = Kept::default();
+        kept.subscribe((0..SUBSCRIPTIONS).chain(0..10).map(|n| n.to_string()));
+        assert_eq!((kept.uris.len(), &*kept.uris[0]), (SUBSCRIPTIONS, "0"));
+        kept.subscribe(["new".to_owned()]);
+        assert_eq!((kept.uris.len(), &*kept.uris[0]), (SUBSCRIPTIONS, "1"));
+    }
 
     #[test]
     fn what_is_kept_reads_back_and_garbage_is_nothing() {

@@ -313,11 +313,7 @@ impl Standing {
             }
         }
         if !fresh.is_empty() {
-            let keep = |kept: &mut super::kept::Kept| {
-                kept.uris.extend(fresh.iter().filter(|uri| !subscribed.contains(uri)).cloned());
-                kept.uris.sort();
-                kept.uris.dedup();
-            };
+            let keep = |kept: &mut super::kept::Kept| kept.subscribe(fresh.iter().cloned());
             if let Err(away) = self.link.change(&self.job.caller, hop, keep).await {
                 tracing::debug!(upstream = %self.link.id(), %away, "subscriptions were not kept");
             }

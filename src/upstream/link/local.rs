@@ -149,8 +149,7 @@ impl Change {
     fn make(&self, kept: &mut Kept) {
         match self {
             Change::Level(level) => kept.level = Some(level.clone()),
-            Change::Subscribed(uri) if !kept.uris.contains(uri) => kept.uris.push(uri.clone()),
-            Change::Subscribed(_) => {}
+            Change::Subscribed(uri) => kept.subscribe([uri.clone()]),
             Change::Unsubscribed(uri) => kept.uris.retain(|kept| kept != uri),
         }
     }
