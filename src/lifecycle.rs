@@ -38,23 +38,28 @@ impl Lifecycle {
         });
     }
 
-    /// Drains at SIGTERM or SIGINT; at the second signal ends at once.
-    pub async fn obey_signals(self, budget: Duration) -> std::io::Result<()> {
+    /// Drains at SIGTERM or SIGINT; at the second signal ends at once. Signals are listened for from here on, before the
+    /// future is first polled.
+    pub fn obey_signals(
+        self,
+        budget: Duration,
+    ) -> std::io::Result<impl Future<Output = ()> + Send + 'static> {
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        for first in [true, false] {
-            tokio::select! {
-                _ = term.recv() => {}
-                _ = int.recv() => {}
-                () = self.over.cancelled() => return Ok(()),
+        Ok(async move {
+            for first in [true, false] {
+                tokio::select! {
+                    _ = term.recv() => {}
+                    _ = int.recv() => {}
+                    () = self.over.cancelled() => return,
+                }
+                if first {
+                    self.drain(budget);
+                    tracing::info!(budget_s = budget.as_secs(), "told to end: draining");
+                } else {
+                    self.over.cancel();
+                    tracing::info!("told to end again: ending now");
+                }
             }
-            if first {
-                self.drain(budget);
-                tracing::info!(budget_s = budget.as_secs(), "told to end: draining");
-            } else {
-                self.over.cancel();
-                tracing::info!("told to end again: ending now");
-            }
-        }
-        Ok(())
+        })
     }
 }

@@ -42,9 +42,14 @@ pub async fn run(args: Args) -> ExitCode {
             return if bind { super::FAILURE } else { super::USAGE }.into();
         }
     };
+    let signals = match house.lifecycle.clone().obey_signals(config.drain.budget) {
+        Ok(signals) => tokio::spawn(signals),
+        Err(error) => {
+            eprintln!("plasm-mcp: signals cannot be heard: {error}");
+            return super::FAILURE.into();
+        }
+    };
     announce(&house, &config);
-    let budget = config.drain.budget;
-    let signals = tokio::spawn(house.lifecycle.clone().obey_signals(budget));
     house.serve().await;
     signals.abort();
     tracing::info!("ended");

@@ -42,7 +42,13 @@ pub async fn run(args: Args) -> ExitCode {
         eprintln!("plasm-mcp: the configuration has no default profile");
         return super::USAGE.into();
     };
-    let signals = tokio::spawn(lifecycle.clone().obey_signals(config.drain.budget));
+    let signals = match lifecycle.clone().obey_signals(config.drain.budget) {
+        Ok(signals) => tokio::spawn(signals),
+        Err(error) => {
+            eprintln!("plasm-mcp: signals cannot be heard: {error}");
+            return super::FAILURE.into();
+        }
+    };
     stdio::serve(gate, mount, &lifecycle, tokio::io::stdin(), tokio::io::stdout()).await;
     signals.abort();
     links.hang_up().await;
