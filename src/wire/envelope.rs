@@ -3,7 +3,7 @@
 //! Clients' envelopes are strict, for two readers of one message must not see two messages: keys given twice and
 //! case variants of the keys we read are refused. Upstreams' envelopes are read by their first spelling.
 
-use super::json::{self, JsonError, Member};
+use super::json::{self, JsonError, Member, Outline};
 use super::params::Params;
 use super::{Id, Method, Raw, Span, code};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -64,9 +64,9 @@ const KEYS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"]
 /// Reads a client's body strictly. Errors: `-32700` for what is not JSON, `-32600` for what is no message and for a batch
 /// of none or of more than 100.
 pub fn read_body(text: Bytes, depth: u16) -> Result<Body, Refused> {
-    let span = json::check(&text, depth).map_err(|e| refuse(None, e))?;
+    let (span, mut outline) = Outline::check(&text, depth).map_err(|e| refuse(None, e))?;
     if text[span.start as usize] != b'[' {
-        return message(&text, span, Rule::Strict).map(Body::One);
+        return message(&text, span, Rule::Strict, &mut outline).map(Body::One);
     }
     let members = json::elements(&text, span.start).unwrap_or_default();
     if members.is_empty() {
@@ -75,19 +75,20 @@ pub fn read_body(text: Bytes, depth: u16) -> Result<Body, Refused> {
     if members.len() > LARGEST_BATCH {
         return Err(invalid(None, format!("a batch of more than {LARGEST_BATCH} messages")));
     }
-    Ok(Body::Batch(members.into_iter().map(|span| message(&text, span, Rule::Strict)).collect()))
+    let read = |span| message(&text, span, Rule::Strict, &mut Outline::none());
+    Ok(Body::Batch(members.into_iter().map(read).collect()))
 }
 
 /// Reads one message of a client strictly; a batch is refused.
 pub fn read(text: Bytes, depth: u16) -> Result<Message, Refused> {
-    let span = json::check(&text, depth).map_err(|e| refuse(None, e))?;
-    message(&text, span, Rule::Strict)
+    let (span, mut outline) = Outline::check(&text, depth).map_err(|e| refuse(None, e))?;
+    message(&text, span, Rule::Strict, &mut outline)
 }
 
 /// Reads one message of an upstream. Errors as [`read`]: the upstream answered garbage.
 pub fn read_upstream(text: Bytes, depth: u16) -> Result<Message, Refused> {
-    let span = json::check(&text, depth).map_err(|e| refuse(None, e))?;
-    message(&text, span, Rule::Lax)
+    let (span, mut outline) = Outline::check(&text, depth).map_err(|e| refuse(None, e))?;
+    message(&text, span, Rule::Lax, &mut outline)
 }
 
 /// Whose text it is, and so how much it is trusted to mean one thing.
@@ -98,11 +99,21 @@ pub(super) enum Rule {
 }
 
 impl Rule {
-    pub(super) fn members<'a>(self, text: &'a [u8], at: u32) -> Result<Vec<Member<'a>>, JsonError> {
-        match self {
-            Rule::Strict => json::members(text, at),
-            Rule::Lax => json::lax_members(text, at),
+    /// The members of the object at `at`, noted in the outline or looked for.
+    pub(super) fn members<'a>(
+        self,
+        text: &'a [u8],
+        at: u32,
+        outline: &mut Outline<'a>,
+    ) -> Result<Vec<Member<'a>>, JsonError> {
+        let members = match outline.take(at) {
+            Some(noted) => noted,
+            None => json::lax_members(text, at)?,
+        };
+        if self == Rule::Strict {
+            json::unique(&members)?;
         }
+        Ok(members)
     }
 
     /// A key that differs by case alone from one we read would be another key to us and the same to a lax reader.
@@ -114,8 +125,13 @@ impl Rule {
     }
 }
 
-fn message(text: &Bytes, span: Span, rule: Rule) -> Result<Message, Refused> {
-    let members = rule.members(text, span.start).map_err(|e| refuse(None, e))?;
+fn message<'a>(
+    text: &'a Bytes,
+    span: Span,
+    rule: Rule,
+    outline: &mut Outline<'a>,
+) -> Result<Message, Refused> {
+    let members = rule.members(text, span.start, outline).map_err(|e| refuse(None, e))?;
     let find = |key: &str| members.iter().find(|m| m.is(key)).map(|m| m.value.clone());
     let id_span = find("id");
     let id = id_span.as_ref().and_then(|span| Id::read(text, span));
@@ -137,7 +153,7 @@ fn message(text: &Bytes, span: Span, rule: Rule) -> Result<Message, Refused> {
     }
     let params = match find("params") {
         Some(span) if text[span.start as usize] == b'{' => {
-            Params::at(text, &span, rule).map_err(|why| invalid(id.clone(), why))?
+            Params::at(text, &span, rule, outline).map_err(|why| invalid(id.clone(), why))?
         }
         Some(_) => return Err(invalid(id, "\"params\" must be an object")),
         None => Params::none(),

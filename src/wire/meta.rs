@@ -1,6 +1,7 @@
 //! `_meta` of a request or notification, as far as the protocol owns it (2026-07-28 basic, *_meta*).
 
 use super::envelope::Rule;
+use super::json::Outline;
 use super::{Span, json};
 use bytes::Bytes;
 
@@ -26,16 +27,24 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// Reads the `_meta` at `whole`; `None` where it is `null`. Errors: no object, a key twice, a case variant.
-    pub(super) fn at(text: &Bytes, whole: Span, rule: Rule) -> Result<Option<Meta>, String> {
+    /// Reads the `_meta` at `whole`; `None` where it is `null`. Its spans count from `base`. Errors: no object, a key twice,
+    /// a case variant.
+    pub(super) fn at<'a>(
+        text: &'a Bytes,
+        whole: Span,
+        rule: Rule,
+        base: u32,
+        outline: &mut Outline<'a>,
+    ) -> Result<Option<Meta>, String> {
         if &text[whole.start as usize..whole.end as usize] == b"null" {
             return Ok(None);
         }
-        let members = rule.members(text, whole.start).map_err(|e| format!("_meta: {e}"))?;
+        let members = rule.members(text, whole.start, outline).map_err(|e| format!("_meta: {e}"))?;
         if let Some(key) = rule.variant(&members, &KEYS) {
             return Err(format!("_meta: a key that differs from \"{key}\" by case"));
         }
-        let find = |key: &str| members.iter().find(|m| m.is(key)).map(|m| m.value.clone());
+        let from_base = |span: &Span| span.start - base..span.end - base;
+        let find = |key: &str| members.iter().find(|m| m.is(key)).map(|m| from_base(&m.value));
         Ok(Some(Meta {
             progress_token: find(KEYS[0]),
             version: find(VERSION),
@@ -43,7 +52,7 @@ impl Meta {
             capabilities: find(CAPABILITIES),
             log_level: find(LOG_LEVEL),
             subscription_id: find(SUBSCRIPTION_ID),
-            whole,
+            whole: from_base(&whole),
         }))
     }
 

@@ -1,7 +1,7 @@
 //! What the gateway reads of `params`: the spans of the few fields that route a message, and nothing else.
 
 use super::envelope::Rule;
-use super::json;
+use super::json::{self, Outline};
 use super::meta::Meta;
 use super::{Raw, Span};
 use bytes::Bytes;
@@ -75,27 +75,33 @@ impl Params {
     pub fn read(raw: Raw) -> Result<Params, String> {
         let text = raw.to_bytes();
         let all = 0..text.len() as u32;
-        Params::at(&text, &all, Rule::Lax)
+        Params::at(&text, &all, Rule::Lax, &mut Outline::none())
     }
 
-    pub(super) fn at(text: &Bytes, span: &Span, rule: Rule) -> Result<Params, String> {
-        let text = text.slice(span.start as usize..span.end as usize);
-        let members = rule.members(&text, 0).map_err(|e| format!("params: {e}"))?;
+    pub(super) fn at<'a>(
+        whole: &'a Bytes,
+        span: &Span,
+        rule: Rule,
+        outline: &mut Outline<'a>,
+    ) -> Result<Params, String> {
+        let base = span.start;
+        let text = whole.slice(base as usize..span.end as usize);
+        let members = rule.members(whole, base, outline).map_err(|e| format!("params: {e}"))?;
         if let Some(key) = rule.variant(&members, &KEYS) {
             return Err(format!("params: a key that differs from \"{key}\" by case"));
         }
         let mut p = Params::over(Raw::default());
         for m in &members {
             let Some(at) = KEYS.iter().position(|k| m.is(k)) else { continue };
-            let value = m.value.clone();
+            let value = m.value.start - base..m.value.end - base;
             match at {
                 3 => {
                     if rule == Rule::Strict && text[value.start as usize] == b'{' {
-                        json::members(&text, value.start).map_err(|e| format!("arguments: {e}"))?;
+                        rule.members(whole, m.value.start, outline).map_err(|e| format!("arguments: {e}"))?;
                     }
                     first(&mut p.arguments, value);
                 }
-                4 if p.meta.is_none() => p.meta = Meta::at(&text, value, rule)?,
+                4 if p.meta.is_none() => p.meta = Meta::at(whole, m.value.clone(), rule, base, outline)?,
                 4 => {}
                 n => first(p.slot(n), value),
             }
