@@ -80,7 +80,7 @@ pub trait Transport: Send + Sync + 'static {
     fn send(&self, route: Route, message: Bytes) -> Sent<()>;
 
     /// The messages that belong to no request: the legacy GET stream, or what a shared channel brings besides
-    /// answers. `after`: the last event id seen, where the upstream gave one. `Ok(None)`: it has no such stream (405).
+    /// answers. `after`: the last event id seen, where the upstream gave one. `Ok(None)`: it has no such stream (405, 501).
     fn standing(
         &self,
         route: Route,

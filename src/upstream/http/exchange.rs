@@ -175,7 +175,8 @@ impl Exchange {
                 let giveup = GiveUp::none();
                 Ok(Some(Events::new(self, route, body, None, forever, giveup).stream()))
             }
-            Err(TransportError::Refused { status: 405, .. }) => Ok(None),
+            // What knows no GET at all says 501 (RFC 9110 9.1).
+            Err(TransportError::Refused { status: 405 | 501, .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }

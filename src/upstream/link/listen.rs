@@ -274,8 +274,9 @@ impl Standing {
                 }
                 return Err(self.broken());
             }
-            // It has the stream, and gives it to somebody else for now (official SDKs: one a session), or not so often.
-            Err(error @ TransportError::Refused { status: 409 | 429, .. }) => {
+            // It has the stream, and gives it to somebody else for now (official SDKs: one a session), not so often, or
+            // not this time.
+            Err(error @ TransportError::Refused { status: 408 | 409 | 425 | 429, .. }) => {
                 return Err(self.link.failed(Trouble::Way(error), true));
             }
             // Not every server without the stream says so by 405.

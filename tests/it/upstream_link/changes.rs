@@ -2,6 +2,7 @@
 
 use super::*;
 use plasm_mcp::mcp::{Age, Kind};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn listen(caller: &Arc<Caller>, filter: Value) -> Call {
     call(caller, Method::Listen, json!({ "notifications": filter }))
@@ -108,16 +109,13 @@ async fn an_upstream_that_changed_its_era_is_asked_again_and_served() {
     assert_eq!(seen(&third, "server/discover").await.len(), 1);
 }
 
-/// A legacy upstream whose session has one stream, as the official SDKs' have: a second GET is 409 until the first ends.
-#[tokio::test]
-async fn an_upstream_whose_stream_is_taken_is_asked_for_it_again() {
-    let gets = Arc::new(Mutex::new(0));
-    let counted = gets.clone();
+/// A legacy upstream that answers this to the first GET, and gives a stream with a change to those after it.
+async fn refusing_the_first_stream(status: u16) -> (String, tokio::task::JoinHandle<()>) {
+    let refuses = Arc::new(AtomicBool::new(true));
     let get = async move || {
-        let mut gets = counted.lock().unwrap();
-        *gets += 1;
-        if *gets == 1 {
-            return (http::StatusCode::CONFLICT, [("content-type", "text/plain")], String::new());
+        if refuses.swap(false, Ordering::SeqCst) {
+            let status = http::StatusCode::from_u16(status).unwrap();
+            return (status, [("content-type", "text/plain")], String::new());
         }
         let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
         (http::StatusCode::OK, [("content-type", "text/event-stream")], format!("data: {changed}\n\n"))
@@ -141,11 +139,32 @@ async fn an_upstream_whose_stream_is_taken_is_asked_for_it_again() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let routes = axum::Router::new().route("/mcp", axum::routing::post(post).get(get));
-    let server = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
-    let link = link(&url);
-    let mut events = events(link.call(listen(&legacy("s"), everything())).await);
-    assert_eq!(note(&mut events).await.method, Method::Acknowledged);
-    assert_eq!(note(&mut events).await.method, Method::ToolsChanged);
-    assert!(*gets.lock().unwrap() > 1);
-    server.abort();
+    (url, tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() }))
+}
+
+/// The official SDKs' sessions have one stream: a second GET is 409 until the first ends.
+#[tokio::test]
+async fn an_upstream_whose_stream_is_taken_or_not_to_be_had_now_is_asked_for_it_again() {
+    for status in [408, 409, 425, 429, 500, 503] {
+        let (url, server) = refusing_the_first_stream(status).await;
+        let link = link(&url);
+        let mut events = events(link.call(listen(&legacy("s"), everything())).await);
+        assert_eq!(note(&mut events).await.method, Method::Acknowledged, "{status}");
+        assert_eq!(note(&mut events).await.method, Method::ToolsChanged, "{status}");
+        server.abort();
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_has_no_stream_is_not_asked_for_it_again() {
+    for status in [405, 501] {
+        let (url, server) = refusing_the_first_stream(status).await;
+        let link = link(&url);
+        let mut events = events(link.call(listen(&legacy("s"), everything())).await);
+        let acknowledged = note(&mut events).await;
+        // What it declares, for it was asked; and not what is said of one that could not be.
+        let honoured = String::from_utf8(acknowledged.params.to_bytes().to_vec()).unwrap();
+        assert!(honoured.contains("toolsListChanged") && !honoured.contains(WATCHED), "{status}: {honoured}");
+        server.abort();
+    }
 }
