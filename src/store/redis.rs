@@ -65,6 +65,7 @@ struct Shared {
     hearings: Mutex<HashMap<PodId, CancellationToken>>,
     /// Set once a replica was seen: then their absence is a fault, not the set-up.
     replicated: AtomicBool,
+    _kept: Vec<AbortOnDropHandle<()>>,
 }
 
 impl Store for Redis {

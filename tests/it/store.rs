@@ -4,7 +4,7 @@ mod letters;
 mod limits;
 mod memory;
 mod records;
-mod redis;
+pub mod redis;
 mod streams;
 
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::line::{self, Line};
-use super::{Shared, reply};
+use super::{Shared, reply, start};
 use crate::store::{Check, Commit, Health, Heard, Key, PodId, StoreError, Sure, Write};
 
 /// A lease that is not renewed ends after this: the longest that letters go to a pod that was killed.
@@ -156,13 +156,15 @@ impl Hearing {
             }
         }
         self.release().await;
-        let _ = line.client.quit().await;
     }
 
     async fn go_on(&self, line: &Line) {
-        while line.client.init().await.is_err() {
-            tokio::time::sleep(AGAIN).await;
-        }
+        let _kept = loop {
+            match line.client.init().await {
+                Ok(running) => break start::keep(line.client.clone(), running),
+                Err(_) => tokio::time::sleep(AGAIN).await,
+            }
+        };
         let mut undeleted = HashSet::new();
         loop {
             self.lease().await;

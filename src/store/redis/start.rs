@@ -8,8 +8,8 @@ use std::time::Duration;
 use fred::clients::Client;
 use fred::interfaces::ClientLike as _;
 use fred::prelude::{Config, ConnectionConfig, ErrorKind, PerformanceConfig, ReconnectPolicy, TcpConfig};
-use fred::types::RespVersion;
 use fred::types::config::{ReconnectError, UnresponsiveConfig};
+use fred::types::{ConnectHandle, RespVersion};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::{broadcast, watch};
 use tokio_util::task::AbortOnDropHandle;
@@ -23,6 +23,8 @@ use crate::store::Health;
 const STARTED_WITHIN: Duration = Duration::from_secs(15);
 /// A connection on which nothing was answered for this long is given up.
 const DEAD_AFTER: Duration = Duration::from_secs(4);
+/// The wait before a client is begun again that ended though it should not.
+const AGAIN: Duration = Duration::from_millis(500);
 /// Commands that wait to be written to a connection at most.
 const QUEUED: usize = 10_000;
 /// Invalidations and sayings that wait for this process at most; more, and a gap stands for them.
@@ -31,7 +33,7 @@ const TOLD: usize = 8192;
 /// Which Redis, and how it is asked.
 pub struct Settings {
     /// `redis://user:password@host:port/db`, with TLS `rediss://…`, `redis-cluster://…`, or
-    /// `redis-sentinel://host:port?sentinelServiceName=name`.
+    /// `redis-sentinel://user:password@host:port?sentinelServiceName=name`.
     pub url: SecretString,
     /// What all keys and the bus begin with.
     pub prefix: String,
@@ -79,8 +81,10 @@ impl Redis {
 async fn begin(settings: Settings) -> Result<Redis, StartError> {
     let plain = client(&settings)?;
     let (near, sure) = (plain.clone_new(), plain.clone_new());
+    let mut kept = Vec::new();
     for client in [&plain, &near, &sure] {
-        client.init().await.map_err(|error| refused(&error))?;
+        let running = client.init().await.map_err(|error| refused(&error))?;
+        kept.push(keep(client.clone(), running));
     }
     let line = |client| Line::new(client, settings.within);
     let shared = Arc::new(Shared {
@@ -93,10 +97,29 @@ async fn begin(settings: Settings) -> Result<Redis, StartError> {
         health: watch::Sender::new(Health::Away),
         hearings: Mutex::new(HashMap::new()),
         replicated: AtomicBool::new(false),
+        _kept: kept,
     });
     fits(&shared.plain).await?;
     let guard = tokio::spawn(guard::watch(shared.clone()));
     Ok(Redis { shared, _guard: AbortOnDropHandle::new(guard) })
+}
+
+/// Runs a client's connections for as long as this is held. The client comes back by itself after all that it expects; if
+/// it ends over something else, it is begun again.
+pub(super) fn keep(client: Client, running: ConnectHandle) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut running = AbortOnDropHandle::new(running);
+        loop {
+            let ended = (&mut running).await;
+            tracing::warn!(?ended, "a connection to Redis ended and is begun again");
+            running = loop {
+                tokio::time::sleep(AGAIN).await;
+                if let Ok(begun) = client.init().await {
+                    break AbortOnDropHandle::new(begun);
+                }
+            };
+        }
+    }))
 }
 
 fn client(settings: &Settings) -> Result<Client, StartError> {

@@ -1,6 +1,6 @@
 //! The suite on real Redis servers, alone and as a cluster, and what only a store that can go away promises.
 
-mod server;
+pub mod server;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use futures_util::stream::BoxStream;
 use plasm_mcp::store::redis::{Redis, Settings, StartError};
 use plasm_mcp::store::{Check, Commit, Health, Heard, Key, PodId, Store, StoreError, Sure, Write};
 
-use self::server::{Cluster, Server};
+use self::server::{Cluster, Server, Watched};
 use super::{comes_true, field, key, suite, write};
 
 async fn alone() -> (Server, Arc<dyn Store>) {
@@ -301,4 +301,35 @@ async fn a_user_with_the_rights_that_are_asked_for_is_enough() {
     next(&mut heard, is_gap).await;
     let writes = vec![(key("t"), Write::set("n", "1"))];
     assert!(matches!(store.commit(vec![], writes, Sure::Replicas).await, Ok(Commit::Done(_))));
+}
+
+#[tokio::test]
+async fn a_failover_is_a_gap_and_loses_nothing_that_was_sure() {
+    let mut watched = Watched::start().await;
+    let store = connect(&watched.url()).await.expect("the sentinel names its master");
+    is(&store, Health::Up).await;
+    let mut heard = store.hear(PodId::random());
+    next(&mut heard, is_gap).await;
+    let key = key("t");
+    comes_true("sure", || async {
+        let writes = vec![(key.clone(), Write::set("n", "sure"))];
+        matches!(store.commit(vec![], writes, Sure::Replicas).await, Ok(Commit::Done(_)))
+    })
+    .await;
+    assert!(store.near(key.clone()).await.expect("a read").is_some());
+    watched.master.stop();
+    is(&store, Health::Away).await;
+    next(&mut heard, is_gap).await;
+    is(&store, Health::Up).await;
+    crate::harness::comes_true("the new master is written", || async {
+        let writes = vec![(key.clone(), Write::set("m", "after"))];
+        let written =
+            store.commit(vec![(key.clone(), Check::field("n", "sure"))], writes, Sure::Master).await;
+        assert!(!matches!(written, Ok(Commit::Failed { .. })), "what was sure is lost: {written:?}");
+        written.is_ok()
+    })
+    .await;
+    assert!(watched.replica.cli(&["ROLE"]).starts_with("master"));
+    let near = store.near(key.clone()).await.expect("a read").expect("a record");
+    assert_eq!(near.field("m"), Some(&Bytes::from_static(b"after")));
 }

@@ -160,3 +160,48 @@ impl Cluster {
         format!("redis-cluster://127.0.0.1:{}", self.nodes[0].port())
     }
 }
+
+/// A master, a replica, and one Sentinel that makes the replica the master when the master is gone.
+pub struct Watched {
+    pub master: Server,
+    pub replica: Server,
+    sentinel: Server,
+}
+
+pub const SERVICE: &str = "plasm";
+
+impl Watched {
+    pub async fn start() -> Watched {
+        let master = Server::start(&[]);
+        let replica = Server::start(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+        let settings = format!(
+            "sentinel monitor {SERVICE} 127.0.0.1 {} 1\nsentinel down-after-milliseconds {SERVICE} 1000\n\
+             sentinel failover-timeout {SERVICE} 5000\n",
+            master.port()
+        );
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("sentinel.conf");
+        std::fs::write(&file, settings).expect("the folder takes a file");
+        let port = free_port();
+        let process = Command::new("redis-server")
+            .arg(&file)
+            .args(["--sentinel", "--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("redis-server runs");
+        let mut sentinel = Server { process, port, args: Vec::new(), folder };
+        assert!(sentinel.answers(), "the sentinel starts");
+        let watched = Watched { master, replica, sentinel };
+        crate::harness::comes_true("the sentinel knows both", || async {
+            let known = watched.sentinel.cli(&["SENTINEL", "REPLICAS", SERVICE]);
+            known.contains(&watched.replica.port().to_string()) && known.contains("master-link-status\nok")
+        })
+        .await;
+        watched
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis-sentinel://127.0.0.1:{}?sentinelServiceName={SERVICE}", self.sentinel.port())
+    }
+}
