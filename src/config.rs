@@ -71,6 +71,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Answers that are streams.
     pub streams: Streams,
+    /// Where the state stands that pods share.
+    pub store: Store,
     /// Legacy transport sessions.
     pub sessions: Sessions,
     /// Policies for legacy clients.
@@ -178,6 +180,18 @@ impl Default for Streams {
     fn default() -> Self {
         Self { open_after: Duration::from_secs(5), keep_alive: Duration::from_secs(25) }
     }
+}
+
+/// Where the state stands that pods share.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Store {
+    /// Redis 7 or newer, with `maxmemory-policy noeviction`: `redis://user:password@host:6379`, `rediss://…` with TLS,
+    /// `redis-cluster://…`, or `redis-sentinel://host:26379?sentinelServiceName=name`; a secret. It needs `sealing.keys`.
+    /// Without it, all state is in the memory of one pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "secret::secret_schema", extend("x-variable" = "PLASM_MCP_TRANSPORT_REDIS_URL"))]
+    pub redis_url: Option<Secret>,
 }
 
 /// Legacy transport sessions.
@@ -311,6 +325,7 @@ impl Default for Config {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             streams: Streams::default(),
+            store: Store::default(),
             sessions: Sessions::default(),
             legacy: Legacy::default(),
             compat: Compat::default(),

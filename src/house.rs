@@ -12,7 +12,7 @@ use crate::edge::listener::{self, Bounds};
 use crate::lifecycle::Lifecycle;
 use crate::sealing::{KeyError, KeyMaterial, Keyring};
 use crate::session::{self, Sessions};
-use crate::store::{Memory, PodId, Store};
+use crate::store::{Memory, PodId, Redis, Store, redis};
 use crate::{admin, auth};
 use arc_swap::ArcSwap;
 use http::HeaderValue;
@@ -37,6 +37,8 @@ pub enum StartError {
     Key { index: usize, error: KeyError },
     #[error("{key}: {why}")]
     Setting { key: String, why: String },
+    #[error("store.redis_url: {0}")]
+    Store(#[from] redis::StartError),
 }
 
 /// A gateway that listens. Dropping it ends nothing: its tasks run until the lifecycle says so.
@@ -54,7 +56,7 @@ impl House {
         let public = bind("listen", config.listen).await?;
         let admin = bind("admin_listen", config.admin_listen).await?;
         let lifecycle = Lifecycle::default();
-        let (gate, links) = gate(config, demo, &lifecycle)?;
+        let (gate, links) = gate(config, demo, &lifecycle, store(config).await?)?;
         Ok(House { gate: Arc::new(gate), lifecycle, links, public, admin })
     }
 
@@ -108,9 +110,21 @@ async fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, St
     TcpListener::bind(address).await.map_err(|error| StartError::Bind { what, address, error })
 }
 
+/// The store that the configuration names: Redis, or this process's memory.
+pub async fn store(config: &Config) -> Result<Arc<dyn Store>, StartError> {
+    let Some(url) = &config.store.redis_url else { return Ok(Arc::new(Memory::new(MEMORY_STORE))) };
+    let setting = |why: String| StartError::Setting { key: "store.redis_url".to_owned(), why };
+    let url = url.reveal().map_err(|error| setting(error.to_string()))?;
+    Ok(Arc::new(Redis::connect(redis::Settings::new(url)).await?))
+}
+
 /// What all edges share, stdio included, and the links behind it.
-pub fn gate(config: &Config, demo: bool, lifecycle: &Lifecycle) -> Result<(Gate, Links), StartError> {
-    let store: Arc<dyn Store> = Arc::new(Memory::new(MEMORY_STORE));
+pub fn gate(
+    config: &Config,
+    demo: bool,
+    lifecycle: &Lifecycle,
+    store: Arc<dyn Store>,
+) -> Result<(Gate, Links), StartError> {
     let keyring = Arc::new(keyring(config)?);
     let rules = rules::of(config)?;
     let sessions = session::Settings {

@@ -15,7 +15,7 @@ pub struct Args {
     pub demo: bool,
 }
 
-/// Serves until SIGTERM or SIGINT, then drains. Exit codes: 0 after a drain, 1 when it cannot listen, 2 for a wrong
+/// Serves until SIGTERM or SIGINT, then drains. Exit codes: 0 after a drain, 1 when it cannot listen or Redis does not serve it, 2 for a wrong
 /// configuration.
 pub async fn run(args: Args) -> ExitCode {
     let loaded = match args.settings.load(Values::Needed) {
@@ -38,8 +38,9 @@ pub async fn run(args: Args) -> ExitCode {
         Ok(house) => house,
         Err(error) => {
             eprintln!("plasm-mcp: {error}");
-            let bind = matches!(error, crate::house::StartError::Bind { .. });
-            return if bind { super::FAILURE } else { super::USAGE }.into();
+            use crate::house::StartError::{Bind, Store};
+            return if matches!(error, Bind { .. } | Store(_)) { super::FAILURE } else { super::USAGE }
+                .into();
         }
     };
     let signals = match house.lifecycle.clone().obey_signals(config.drain.budget) {

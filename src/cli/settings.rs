@@ -22,6 +22,9 @@ pub struct Settings {
     /// Scheme, host and port under which clients reach the gateway
     #[arg(long, value_name = "URL")]
     pub public_url: Option<String>,
+    /// Redis that keeps the state which pods share; needs sealing.keys [default: this process's memory]
+    #[arg(long, value_name = "URL")]
+    pub redis_url: Option<String>,
     /// Allow listening off loopback although nobody has to log in
     #[arg(long)]
     pub insecure_no_auth: bool,
@@ -48,6 +51,7 @@ impl Settings {
             ("--listen", &["listen"] as &'static [&'static str], &self.listen),
             ("--admin-listen", &["admin_listen"], &self.admin_listen),
             ("--public-url", &["public_url"], &self.public_url),
+            ("--redis-url", &["store", "redis_url"], &self.redis_url),
             ("--log-filter", &["log", "filter"], &self.log_filter),
         ];
         let mut flags: Vec<Flag> = texts
@@ -97,6 +101,27 @@ mod tests {
         assert_eq!(config.public_url.as_deref(), Some("https://a.example"));
         assert!(config.insecure_no_auth);
         assert_eq!(config.log.filter, "debug");
+    }
+
+    #[test]
+    fn redis_is_named_by_flag_file_or_its_old_variable_and_needs_keys() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, key) = (folder.path().join("plasm.yaml"), folder.path().join("key"));
+        std::fs::write(&key, "k1:secret").unwrap();
+        std::fs::write(&file, format!("sealing: {{keys: [{{file: {}}}]}}\n", key.display())).unwrap();
+        let file = format!("--config={}", file.display());
+        let url = |loaded: Loaded| {
+            use secrecy::ExposeSecret as _;
+            loaded.config.store.redis_url.unwrap().reveal().unwrap().expose_secret().to_owned()
+        };
+        let variable = [("PLASM_MCP_TRANSPORT_REDIS_URL", "redis://:pw@by-variable")];
+        assert_eq!(url(load(&[&file], &variable).unwrap()), "redis://:pw@by-variable");
+        let flag = "--redis-url=redis://:pw@by-flag";
+        let loaded = load(&[&file, flag], &variable).unwrap();
+        assert!(!config::to_yaml(&loaded).unwrap().contains("pw@"), "it is shown to nobody");
+        assert_eq!(url(loaded), "redis://:pw@by-flag");
+        let error = load(&[flag], &[]).unwrap_err().to_string();
+        insta::assert_snapshot!(error, @"--redis-url: store.redis_url: needs sealing.keys beside it: a random key would differ from pod to pod, and what one pod gives its clients no other could read");
     }
 
     #[test]

@@ -33,7 +33,11 @@ pub async fn run(args: Args) -> ExitCode {
         return refused(&error);
     }
     let lifecycle = Lifecycle::default();
-    let (gate, links) = match house::gate(&config, args.demo, &lifecycle) {
+    let store = match house::store(&config).await {
+        Ok(store) => store,
+        Err(error) => return refused(&error),
+    };
+    let (gate, links) = match house::gate(&config, args.demo, &lifecycle, store) {
         Ok((gate, links)) => (Arc::new(gate), links),
         Err(error) => return refused(&error),
     };

@@ -22,8 +22,12 @@ pub(super) struct Leaf<'a> {
 }
 
 impl Leaf<'_> {
+    /// Named after the key, save where runbooks already had a name for it.
     pub fn variable(&self) -> String {
-        format!("{PREFIX}{}", self.path.join("_").to_uppercase())
+        match self.schema["x-variable"].as_str() {
+            Some(name) => name.to_owned(),
+            None => format!("{PREFIX}{}", self.path.join("_").to_uppercase()),
+        }
     }
 }
 

@@ -263,6 +263,9 @@ fn fill(
             check_secret(&lookup, found, path, secret, &missing);
         }
     }
+    if let Some(url) = &config.store.redis_url {
+        check_secret(&lookup, found, KeyPath::of(&["store", "redis_url"]), url, &missing);
+    }
     for (index, secret) in config.sealing.keys.iter().enumerate() {
         check_secret(&lookup, found, KeyPath::of(&["sealing", "keys"]).item(index), secret, &missing);
     }

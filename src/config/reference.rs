@@ -76,6 +76,7 @@ fn kind(property: &Json) -> String {
     match property["x-format"].as_str() {
         Some("duration") => return "duration".to_owned(),
         Some("size") => return "size".to_owned(),
+        Some("secret") => return "secret".to_owned(),
         _ => {}
     }
     let words = words(property);
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn every_setting_outside_the_maps_has_a_default_and_every_number_bounds() {
-        let optional = ["public_url", "public_path"];
+        let optional = ["public_url", "public_path", "store.redis_url"];
         for leaf in leaves(&schema()) {
             let path = leaf.path.join(".");
             assert!(

@@ -104,13 +104,18 @@ impl JsonSchema for Secret {
         "Secret".into()
     }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "x-format": "secret", "anyOf": [{ "type": "string" }, reference("env"), reference("file")] })
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        secret_schema(generator)
     }
 
     fn inline_schema() -> bool {
         true
     }
+}
+
+/// The schema of one secret.
+pub(super) fn secret_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "x-format": "secret", "anyOf": [{ "type": "string" }, reference("env"), reference("file")] })
 }
 
 /// The schema of a list of secrets of which none may stand in the configuration itself.

@@ -21,6 +21,11 @@ pub(super) fn validate(config: &Config) -> Vec<(KeyPath, String)> {
     if config.listen == config.admin_listen && config.listen.port() != 0 {
         wrong.push((KeyPath::of(&["admin_listen"]), "is the address of listen as well".to_owned()));
     }
+    if config.store.redis_url.is_some() && config.sealing.keys.is_empty() {
+        let why = "needs sealing.keys beside it: a random key would differ from pod to pod, and what one pod gives its clients \
+                   no other could read";
+        wrong.push((KeyPath::of(&["store", "redis_url"]), why.to_owned()));
+    }
     for (id, upstream) in config.upstreams.iter() {
         check_upstream(upstream, &KeyPath::of(&["upstreams", id]), &mut wrong);
     }

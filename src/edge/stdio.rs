@@ -111,7 +111,8 @@ mod tests {
     impl Client {
         fn of(backend: Arc<dyn Backend>) -> Client {
             let lifecycle = Lifecycle::default();
-            let (gate, _) = crate::house::gate(&Default::default(), false, &lifecycle).unwrap();
+            let store = Arc::new(crate::store::Memory::new(1 << 20));
+            let (gate, _) = crate::house::gate(&Default::default(), false, &lifecycle, store).unwrap();
             let gate = Arc::new(gate);
             let mount = Arc::new(Mount { name: "".into(), backend });
             let (ours, theirs) = tokio::io::duplex(4096);
@@ -296,7 +297,8 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_reads_no_more_ends_it_in_order() {
         let lifecycle = Lifecycle::default();
-        let (gate, _) = crate::house::gate(&Default::default(), false, &lifecycle).unwrap();
+        let store = Arc::new(crate::store::Memory::new(1 << 20));
+        let (gate, _) = crate::house::gate(&Default::default(), false, &lifecycle, store).unwrap();
         let mount = Arc::new(Mount { name: "".into(), backend: backend() });
         let (mut to, input) = tokio::io::duplex(4096);
         let (output, from) = tokio::io::duplex(4096);

@@ -10,6 +10,7 @@ mod hostile_client;
 mod legacy_edge;
 mod lossless;
 mod must_show;
+mod pods;
 mod serve_command;
 mod stdio_edge;
 mod store;
