@@ -113,10 +113,10 @@ impl Gateway {
         let log = self.log();
         let line = log
             .lines()
-            .find(|line| line.contains("probes and metrics are served"))
+            .find(|line| line.contains("probes and metrics are at"))
             .expect("it logs where they are");
         let line: Value = serde_json::from_str(line).expect("the log is JSON where it is no terminal");
-        let address = line["address"].as_str();
+        let address = line["admin"].as_str();
         let address = address.expect("it says the address").parse().expect("an address");
         let text = exchange::request(address, "GET", "/metrics", &[], "").await.bytes().await;
         let text = String::from_utf8(text.to_vec()).expect("metrics are text");
