@@ -152,11 +152,21 @@ async fn large_results_that_nobody_reads_harm_nobody_and_cost_what_they_are_at_m
     for _ in 0..4 * MANY {
         sse.send("1", "tools/call", &params).await;
     }
+    let mut most = 0;
     for _ in 0..10 {
         others_are_served(&gateway, &client).await;
+        most = gateway.memory().max(most);
     }
-    let grown = gateway.memory().saturating_sub(was);
-    assert!(grown < 3 * MANY * BIG + BOUND, "{} MiB", grown >> 20);
+    // While they come, each may stand in a buffer as it is read and in another as it is written.
+    let grown = most.saturating_sub(was);
+    assert!(grown < 6 * MANY * BIG * 2 + BOUND, "{} MiB", grown >> 20);
+    // Once all have come, what nobody reads is kept once, and what was needed on the way is given back.
+    comes_true("what was needed on the way is given back", async || {
+        // The allocator gives back as it is used.
+        others_are_served(&gateway, &client).await;
+        gateway.memory().saturating_sub(was) < 3 * MANY * BIG + BOUND
+    })
+    .await;
     drop((held, sse));
     others_are_served(&gateway, &client).await;
 }
