@@ -10,13 +10,22 @@ pub struct Outline<'a> {
     objects: Vec<(u32, Vec<Member<'a>>)>,
 }
 
+/// How deep in the message an object lies, and so which of its members matter.
+#[derive(Clone, Copy)]
+enum Level {
+    Message,
+    Params,
+    /// `_meta` and `arguments`: what they hold is noted no deeper.
+    Last,
+}
+
 impl<'a> Outline<'a> {
     /// As [`check`], and notes the members on the way.
     pub fn check(text: &'a [u8], depth: u16) -> Result<(Span, Outline<'a>), JsonError> {
         std::str::from_utf8(text).map_err(|e| JsonError::Utf8(e.valid_up_to()))?;
         let mut outline = Outline { objects: Vec::with_capacity(4) };
         let start = space(text, 0);
-        let end = outline.object(text, start, depth, depth, &["params"], &["_meta", "arguments"])?;
+        let end = outline.object(text, start, depth, depth, Level::Message)?;
         if space(text, end) != text.len() {
             return Err(JsonError::Syntax(end));
         }
@@ -34,16 +43,14 @@ impl<'a> Outline<'a> {
         Some(self.objects.swap_remove(n).1)
     }
 
-    /// The end of the value at `at`; if it is an object, its members are noted, and those of the values under `keys`, and
-    /// of those under `below` in these.
+    /// The end of the value at `at`; if it is an object, its members are noted, and those of the objects that matter in it.
     fn object(
         &mut self,
         text: &'a [u8],
         at: usize,
         depth: u16,
         limit: u16,
-        keys: &[&str],
-        below: &[&str],
+        level: Level,
     ) -> Result<usize, JsonError> {
         if text.get(at) != Some(&b'{') {
             return value(text, at, depth, limit);
@@ -62,9 +69,12 @@ impl<'a> Outline<'a> {
                 }
                 let start = space(text, colon + 1);
                 let key = &text[i + 1..key_end - 1];
-                let end = match keys.iter().any(|k| k.as_bytes() == key) {
-                    true => self.object(text, start, inner, limit, below, &[])?,
-                    false => value(text, start, inner, limit)?,
+                let end = match (level, key) {
+                    (Level::Message, b"params") => self.object(text, start, inner, limit, Level::Params)?,
+                    (Level::Params, b"_meta" | b"arguments") => {
+                        self.object(text, start, inner, limit, Level::Last)?
+                    }
+                    _ => value(text, start, inner, limit)?,
                 };
                 members.push(Member {
                     escaped: key.contains(&b'\\'),
