@@ -100,8 +100,10 @@ impl Inner {
         if self.config.stateless {
             return "".into();
         }
-        let capabilities = Declared::of(caller).capabilities;
-        let capabilities = String::from_utf8_lossy(&capabilities);
+        // A child that was told that nobody can be asked does not ask the next caller either, who could be.
+        let Declared { capabilities, in_session, .. } = Declared::of(caller);
+        let capabilities =
+            [capabilities, in_session].map(|c| String::from_utf8_lossy(&c).into_owned()).join("\n");
         let legacy = caller.version.era() == Era::Legacy && self.channels.both.load(Ordering::Relaxed);
         let era = if legacy { IN_LEGACY } else { "" };
         format!("{}\n{}\n{capabilities}{era}", caller.profile, caller.principal.identity()).into()

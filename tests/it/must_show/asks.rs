@@ -109,3 +109,20 @@ async fn a_used_a_foreign_and_a_made_up_id_are_400_and_answer_nothing() {
     assert_eq!(stream.message().await, None);
     assert_eq!(user.reply(&ask["id"], answer).await.status, 400, "its call was cancelled");
 }
+
+#[tokio::test]
+async fn a_child_that_a_modern_client_used_first_still_asks_the_legacy_client_with_the_same_capabilities() {
+    let child = json!({ "command": fixture_program(), "args": ["--stdio", "--era", "legacy"] });
+    let gateway = Gateway::start(json!({ "upstreams": { "up": child } }));
+    let modern = Modern::new(gateway.address, "/mcp", all());
+    modern.call("echo", json!({})).await;
+    let client = Legacy::begin(gateway.address, "/mcp", V, all()).await;
+    for (tool, method, answer) in questions("child") {
+        let params = json!({ "name": tool, "arguments": {} }).to_string();
+        let mut stream = client.send("1", "tools/call", &params).await;
+        let ask = stream.message().await.expect("it asks");
+        assert_eq!(ask["method"], method);
+        assert_eq!(client.reply(&ask["id"], answer.clone()).await.status, 202);
+        assert_eq!(said(&stream.answer().await), answer);
+    }
+}
