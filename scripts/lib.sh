@@ -55,6 +55,8 @@ finish() {
 # ---------------------------------------------------------------- a scratch folder and processes, gone at the end
 
 PIDS=()
+# A command to run before the processes end: where more than processes is to be put away.
+AT_END=true
 SCRATCH=
 if [ "${BASH_SUBSHELL:-0}" = 0 ]; then SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/plasm-mcp.XXXXXX"); fi
 scratch() { printf '%s\n' "$SCRATCH"; }
@@ -119,6 +121,7 @@ stop() {
 end_all() {
   local rc=$? pid
   trap - EXIT INT TERM
+  "$AT_END" || true
   for pid in "${PIDS[@]+"${PIDS[@]}"}"; do stop "$pid"; done
   if [ -n "${KEEP_SCRATCH:-}" ]; then say "kept: $SCRATCH"; else rm -rf "$SCRATCH"; fi
   exit "$rc"
