@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::AbortOnDropHandle;
 
 /// Bytes that the memory store may hold: some 200,000 idle sessions, and bounded whatever happens.
 const MEMORY_STORE: usize = 512 << 20;
@@ -83,6 +83,8 @@ impl House {
             // Probes are answered to the very end.
             listener::serve(admin, bounds, answer, lifecycle.over.clone(), lifecycle.over.clone()).await;
         };
+        // To the end of the last call: its answers and cancels come this way.
+        let _hears = AbortOnDropHandle::new(tokio::spawn(gate.sessions.clone().hear()));
         lifecycle.set_ready();
         let over = lifecycle.over.clone();
         let public = async {
@@ -132,20 +134,21 @@ pub fn gate(
         cap: config.sessions.per_principal as usize,
         ..session::Settings::default()
     };
-    let replica = PodId::random();
-    let replica = HeaderValue::from_str(replica.as_str()).expect("a pod's name is letters and digits");
+    let pod = PodId::random();
+    let replica = HeaderValue::from_str(pod.as_str()).expect("a pod's name is letters and digits");
+    let sessions = Sessions::new(pod, store.clone(), keyring.clone(), sessions);
     let (routes, links) = upstreams::routes(config, demo)?;
     let gate = Gate {
         routes: ArcSwap::from_pointee(routes),
         callers: Callers::default(),
         places: Arc::new(Semaphore::new(rules.calls)),
         rules,
-        sessions: Sessions::new(store.clone(), keyring.clone(), sessions),
+        tasks: sessions.tasks().clone(),
+        sessions,
         store,
         keyring,
         replica,
         anonymous: auth::anonymous(),
-        tasks: TaskTracker::new(),
         draining: lifecycle.draining.clone(),
     };
     Ok((gate, links))

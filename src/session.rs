@@ -8,10 +8,12 @@ mod cap;
 mod changes;
 mod facts;
 mod follow;
+mod letter;
 mod listen;
 mod live;
 mod outlet;
 mod pooled;
+mod post;
 mod queue;
 mod telling;
 
@@ -32,10 +34,11 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use tokio_util::task::TaskTracker;
 
 use crate::mcp::{Client, Principal, SessionId, StoreAway};
 use crate::sealing::Keyring;
-use crate::store::{Check, Commit, Key, Store, Sure, Write};
+use crate::store::{Check, Commit, Key, PodId, Store, Sure, Write};
 use crate::wire::Version;
 
 /// A session's id: 192 random bits, in 32 characters of URL-safe base64.
@@ -48,6 +51,8 @@ const HANDLE_IDLE: Duration = Duration::from_secs(60);
 const SSE_LIFE: Duration = Duration::from_secs(600);
 /// A life is extended when this part of it has passed since anyone's touch: each write wakes every pod's cache.
 const TOUCH_PART: u32 = 24;
+/// A session's record among its keys: `{sid}:t`.
+const RECORD: &str = "t";
 /// The field of a session's record that holds its facts. Links' state stands beside it, in `u:<upstream>`.
 const FACTS: &str = "s";
 
@@ -95,6 +100,9 @@ struct Shared {
     /// The handles that anything in this pod holds. One a session, for calls and streams meet in it.
     live: Mutex<HashMap<Arc<str>, Weak<LiveSession>>>,
     budget: budget::Budget,
+    post: post::Post,
+    /// What goes on without whoever began it. Waited for at the pod's end.
+    tasks: TaskTracker,
 }
 
 /// A new session, and those that had to end for it.
@@ -132,7 +140,8 @@ pub enum OpenError {
 }
 
 impl Sessions {
-    pub fn new(store: Arc<dyn Store>, keyring: Arc<Keyring>, settings: Settings) -> Sessions {
+    /// The sessions as the pod `me` sees them. Other pods reach it while [`Sessions::hear`] runs.
+    pub fn new(me: PodId, store: Arc<dyn Store>, keyring: Arc<Keyring>, settings: Settings) -> Sessions {
         let kept = moka::sync::Cache::builder().max_capacity(KEPT_HANDLES).time_to_idle(HANDLE_IDLE).build();
         Sessions {
             shared: Arc::new(Shared {
@@ -141,9 +150,21 @@ impl Sessions {
                 settings,
                 live: Mutex::default(),
                 budget: budget::Budget::default(),
+                post: post::Post::new(me),
+                tasks: TaskTracker::new(),
             }),
             kept,
         }
+    }
+
+    /// This pod.
+    pub fn pod(&self) -> &PodId {
+        &self.shared.post.me
+    }
+
+    /// What runs on for the sessions without a socket: to be waited for at the pod's end.
+    pub fn tasks(&self) -> &TaskTracker {
+        &self.shared.tasks
     }
 
     /// Begins a session. It belongs to this principal and profile. Errors: the store is away; the client describes
@@ -258,12 +279,16 @@ impl Sessions {
 
     /// The sessions that run a call or have a stream open in this pod.
     fn busy(&self) -> HashSet<Arc<str>> {
-        // Handles are let go without the lock, which their end takes.
-        let live: Vec<_> = lock(&self.shared.live).values().filter_map(Weak::upgrade).collect();
-        live.iter()
+        self.live()
+            .iter()
             .filter(|session| session.is_busy())
             .map(|session| session.session_id().0.clone())
             .collect()
+    }
+
+    /// All handles of this pod. They are let go without the lock, which their end takes.
+    fn live(&self) -> Vec<Arc<LiveSession>> {
+        lock(&self.shared.live).values().filter_map(Weak::upgrade).collect()
     }
 
     fn held(&self, id: &SessionId) -> Option<Arc<LiveSession>> {
@@ -296,7 +321,7 @@ impl Sessions {
 
 impl Shared {
     fn record(&self, id: &SessionId) -> Key {
-        Key::new(id.0.clone(), "t")
+        Key::new(id.0.clone(), RECORD)
     }
 
     fn life(&self, transport: Transport) -> Duration {

@@ -83,8 +83,8 @@ async fn take(gate: Arc<Gate>, mount: Arc<Mount>, parts: &request::Parts, text: 
     };
     let (requests, ready) = match envelope::read_body(text, gate.rules.depth) {
         Ok(Content::One(Message::Request(request))) => (vec![request], Vec::new()),
-        Ok(Content::One(message)) => legacy::unpack(&peer, vec![Ok(message)]),
-        Ok(Content::Batch(batch)) if peer.caller.version.has_batches() => legacy::unpack(&peer, batch),
+        Ok(Content::One(message)) => legacy::unpack(&peer, vec![Ok(message)]).await,
+        Ok(Content::Batch(batch)) if peer.caller.version.has_batches() => legacy::unpack(&peer, batch).await,
         Ok(Content::Batch(_)) => {
             let why = "batches are of protocol version 2025-03-26 alone; send one message";
             return peer::refused(&gate, StatusCode::BAD_REQUEST, None, code::INVALID_REQUEST, why);

@@ -13,9 +13,11 @@ use super::era;
 use super::gate::{Gate, Mount};
 use super::http as requests;
 use crate::mcp::Note;
-use crate::session::{Answered, Deleted, Ended, Resumed};
+use crate::session::{Answered, Cancelled, Deleted, Ended, Resumed};
 use crate::telemetry::metrics;
-use crate::wire::{Id, Message, Method, Notification, Refused, Request, Version, code, envelope, headers};
+use crate::wire::{
+    self, Id, Message, Method, Notification, Refused, Request, Version, code, envelope, headers,
+};
 use axum::body::Body;
 use bytes::Bytes;
 use exchange::{Answer, Takes};
@@ -62,14 +64,23 @@ async fn take(peer: Peer, map: &HeaderMap, message: Message) -> Response<Body> {
             notified(&peer, note);
             body::empty(&peer.gate, StatusCode::ACCEPTED)
         }
-        Message::Response(response) => match peer.session.as_ref().map(|s| s.answer(response)) {
-            Some(Answered::Delivered) => body::empty(&peer.gate, StatusCode::ACCEPTED),
-            Some(Answered::Unknown) | None => {
-                let why = "the response answers no request of this session that waits for an answer";
-                peer::refused(&peer.gate, StatusCode::BAD_REQUEST, None, code::INVALID_REQUEST, why)
-            }
-        },
+        Message::Response(response) => answered(&peer, response).await,
     }
+}
+
+/// The client's answer to a request of ours.
+async fn answered(peer: &Peer, response: wire::Response) -> Response<Body> {
+    let answered = match &peer.session {
+        Some(session) => session.answer(response).await,
+        None => Answered::Unknown,
+    };
+    let why = match answered {
+        Answered::Delivered => return body::empty(&peer.gate, StatusCode::ACCEPTED),
+        Answered::Away => return peer::store_away(&peer.gate, None),
+        Answered::Unknown => "the response answers no request of this session that waits for an answer",
+        Answered::Lost => "the call that asked was lost; its stream says so",
+    };
+    peer::refused(&peer.gate, StatusCode::BAD_REQUEST, None, code::INVALID_REQUEST, why)
 }
 
 /// A batch, which only 2025-03-26 has; each member is taken by itself.
@@ -95,7 +106,7 @@ pub async fn batch(
         return peer::refused(&gate, StatusCode::BAD_REQUEST, None, code::INVALID_REQUEST, why);
     }
     peer.touch().await;
-    let (requests, ready) = unpack(&peer, batch);
+    let (requests, ready) = unpack(&peer, batch).await;
     if requests.is_empty() && ready.is_empty() {
         return body::empty(&gate, StatusCode::ACCEPTED);
     }
@@ -104,7 +115,7 @@ pub async fn batch(
 }
 
 /// The requests of a batch, and the answers to what is none. Notifications and responses are taken on the way.
-pub fn unpack(peer: &Peer, batch: Vec<Result<Message, Refused>>) -> (Vec<Request>, Vec<Bytes>) {
+pub async fn unpack(peer: &Peer, batch: Vec<Result<Message, Refused>>) -> (Vec<Request>, Vec<Bytes>) {
     let (mut requests, mut ready) = (Vec::new(), Vec::new());
     for member in batch {
         match member {
@@ -114,7 +125,7 @@ pub fn unpack(peer: &Peer, batch: Vec<Result<Message, Refused>>) -> (Vec<Request
             },
             Ok(Message::Notification(note)) => notified(peer, note),
             // The batch has one status, so an answer that nobody waits for cannot be refused by itself.
-            Ok(Message::Response(response)) => drop(peer.session.as_ref().map(|s| s.answer(response))),
+            Ok(Message::Response(response)) => drop(answered(peer, response).await),
             Err(refused) => ready.push(error(refused.id.as_ref(), refused.code, &refused.why)),
         }
     }
@@ -201,6 +212,10 @@ pub fn notified(peer: &Peer, note: Notification) {
             if let Some(id) = note.params.token(&note.params.request_id) {
                 let came_to = session.cancel(&id);
                 tracing::debug!(?came_to, "the client cancelled a call");
+                if came_to == Cancelled::Unknown {
+                    let session = session.clone();
+                    peer.gate.tasks.spawn(async move { session.cancel_elsewhere(&id).await });
+                }
             }
         }
         Method::RootsChanged => {

@@ -36,6 +36,8 @@ pub struct LiveSession {
     touching: AtomicBool,
     /// That the client's roots changed.
     roots: Telling,
+    /// That the record changed.
+    pub(super) refreshing: Telling,
     ended: CancellationToken,
     pub(super) calls: Calls,
     pub(super) asks: Asks,
@@ -66,6 +68,7 @@ impl LiveSession {
             changes: Arc::default(),
             touching: AtomicBool::new(false),
             roots: Telling::default(),
+            refreshing: Telling::default(),
             ended: CancellationToken::new(),
             calls: Calls::default(),
             asks: Asks::default(),

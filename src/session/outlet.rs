@@ -135,6 +135,10 @@ impl LiveSession {
 pub struct SessionEnded;
 
 impl Outlet {
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
     /// Sends a message that others follow. Error: the session has ended, and nobody can read what more is sent.
     pub async fn send(&self, message: Bytes) -> Result<(), SessionEnded> {
         self.put(Stored { message: Some(message), last: false }).await

@@ -1,8 +1,9 @@
 mod away;
+mod pods;
 
 use super::*;
 use crate::mcp::{Fault, Session as _, UpstreamId};
-use crate::store::Memory;
+use crate::store::{Memory, PodId};
 use crate::wire::{Id, Raw, Response};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -11,7 +12,7 @@ use tokio::sync::oneshot;
 
 fn sessions_with(settings: Settings) -> (Arc<Memory>, Sessions) {
     let store = Arc::new(Memory::new(64 << 20));
-    let sessions = Sessions::new(store.clone(), Arc::new(Keyring::random()), settings);
+    let sessions = Sessions::new(PodId::random(), store.clone(), Arc::new(Keyring::random()), settings);
     (store, sessions)
 }
 
@@ -90,7 +91,8 @@ async fn a_session_is_found_by_its_principal_in_its_profile_alone() {
 async fn another_pod_finds_what_the_client_said_of_itself() {
     let store: Arc<dyn Store> = Arc::new(Memory::new(1 << 20));
     let keyring = Arc::new(Keyring::random());
-    let [one, other] = [0, 1].map(|_| Sessions::new(store.clone(), keyring.clone(), Settings::default()));
+    let [one, other] =
+        [0, 1].map(|_| Sessions::new(PodId::random(), store.clone(), keyring.clone(), Settings::default()));
     let session = open(&one).await;
     session.subscribe("file:///a").await.unwrap();
     session.set_level("error").await.unwrap();
@@ -404,17 +406,17 @@ async fn an_answer_is_taken_once_in_its_session_and_in_time() {
     let sessions = sessions();
     let (session, other) = (open(&sessions).await, open(&sessions).await);
     let (sender, answer) = oneshot::channel();
-    let asking = session.ask(sender, Duration::from_secs(60));
+    let asking = session.ask(sender, Duration::from_secs(60), None);
     assert!(asking.id().as_str().is_some(), "a string");
-    assert_eq!(other.answer(response(asking.id())), Answered::Unknown);
-    assert_eq!(session.answer(response(&Id::of_str("made up"))), Answered::Unknown);
-    assert_eq!(session.answer(response(asking.id())), Answered::Delivered);
+    assert_eq!(other.answer(response(asking.id())).await, Answered::Unknown);
+    assert_eq!(session.answer(response(&Id::of_str("made up"))).await, Answered::Unknown);
+    assert_eq!(session.answer(response(asking.id())).await, Answered::Delivered);
     assert_eq!(answer.await.unwrap().unwrap().to_bytes(), "{}");
-    assert_eq!(session.answer(response(asking.id())), Answered::Unknown);
+    assert_eq!(session.answer(response(asking.id())).await, Answered::Unknown);
 
     let (sender, answer) = oneshot::channel::<Result<Raw, Fault>>();
-    let late = session.ask(sender, Duration::ZERO);
-    assert_eq!(session.answer(response(late.id())), Answered::Unknown);
+    let late = session.ask(sender, Duration::ZERO, None);
+    assert_eq!(session.answer(response(late.id())).await, Answered::Unknown);
     drop(late);
     assert!(answer.await.is_err(), "refused");
 }

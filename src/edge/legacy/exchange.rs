@@ -326,11 +326,15 @@ impl Exchange {
             return Ok(());
         }
         self.asking.retain(|asking| !asking.is_over());
-        let asking = session.ask(answer, self.peer.gate.rules.call);
-        let message = envelope::write_request(asking.id(), &method, &params);
         if self.takes.stream {
             self.open().await?;
         }
+        let stream = match &self.out {
+            Some(Out::Logged(outlet)) => Some(outlet),
+            _ => None,
+        };
+        let asking = session.ask(answer, self.peer.gate.rules.call, stream);
+        let message = envelope::write_request(asking.id(), &method, &params);
         let passed = match &self.out {
             Some(Out::Logged(outlet)) => outlet.send(message).await.map(|()| true)?,
             _ => session.put(message),

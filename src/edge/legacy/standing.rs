@@ -98,7 +98,7 @@ impl Standing {
             return;
         }
         self.asking.retain(|asking| !asking.is_over());
-        let asking = session.ask(answer, ASK_LIFE);
+        let asking = session.ask(answer, ASK_LIFE, None);
         if session.put(envelope::write_request(asking.id(), &method, &params)) {
             self.asking.push(asking);
         }

@@ -1,7 +1,7 @@
 //! What sessions do while the store does not answer.
 
 use super::*;
-use crate::store::{Events, Fut, Grant, Health, Heard, PodId, Rate, Record, StoreError, Topic};
+use crate::store::{Events, Fut, Grant, Health, Heard, Rate, Record, StoreError, Topic};
 use futures_util::FutureExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
@@ -57,7 +57,8 @@ impl Store for Reach {
 #[tokio::test]
 async fn b057_with_the_store_away_nothing_is_called_unknown_and_open_streams_go_on() {
     let store = Arc::new(Reach { store: Memory::new(1 << 20), away: AtomicBool::new(false) });
-    let sessions = Sessions::new(store.clone(), Arc::new(Keyring::random()), Settings::default());
+    let sessions =
+        Sessions::new(PodId::random(), store.clone(), Arc::new(Keyring::random()), Settings::default());
     let session = open(&sessions).await;
     let id = session.session_id().as_str();
     let (outlet, reads) = session.stream();

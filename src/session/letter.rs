@@ -1,0 +1,147 @@
+//! What pods write to each other about sessions, as bytes: a version, a kind, then parts with their lengths. A pod of an
+//! older or newer release reads what it knows and lets the rest be.
+
+use std::sync::Arc;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+
+use super::asks::Number;
+use crate::store::PodId;
+
+const VERSION: u8 = 1;
+/// A letter is at most so long: beyond the largest message that a client may send in most set-ups, and little enough for
+/// an inbox.
+pub(super) const LONGEST: usize = 16 << 20;
+
+/// A letter from one pod to another.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Letter {
+    /// A client answered a request that the addressee sent.
+    Answer { session: Arc<str>, number: Number, outcome: Result<Bytes, Bytes>, reply: ReplyTo },
+    /// What came of a letter that wanted a reply.
+    Came { ticket: u64, good: bool },
+}
+
+/// Where the writer of a letter waits for what comes of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ReplyTo {
+    pub(super) pod: PodId,
+    pub(super) ticket: u64,
+}
+
+const ANSWER: u8 = 1;
+const CAME: u8 = 2;
+
+impl Letter {
+    pub(super) fn write(&self) -> Bytes {
+        match self {
+            Letter::Answer { session, number, outcome, reply } => {
+                let (good, text) = match outcome {
+                    Ok(result) => (1, result),
+                    Err(error) => (0, error),
+                };
+                write(ANSWER, &[session.as_bytes(), number, &[good], text, &reply.write()])
+            }
+            Letter::Came { ticket, good } => write(CAME, &[&ticket.to_be_bytes(), &[u8::from(*good)]]),
+        }
+    }
+
+    /// `None` for what this release does not know.
+    pub(super) fn read(letter: &Bytes) -> Option<Letter> {
+        let (&[version, kind], _) = letter.split_first_chunk()?;
+        if version != VERSION {
+            return None;
+        }
+        let mut parts = Parts(letter.slice(2..));
+        Some(match kind {
+            ANSWER => {
+                let (session, number) = (parts.text()?, parts.next()?[..].try_into().ok()?);
+                let (good, text) = (parts.flag()?, parts.next()?);
+                let outcome = if good { Ok(text) } else { Err(text) };
+                Letter::Answer { session, number, outcome, reply: ReplyTo::read(&parts.next()?)? }
+            }
+            CAME => Letter::Came { ticket: parts.number()?, good: parts.flag()? },
+            _ => return None,
+        })
+    }
+}
+
+impl ReplyTo {
+    fn write(&self) -> Vec<u8> {
+        [&self.ticket.to_be_bytes()[..], self.pod.as_str().as_bytes()].concat()
+    }
+
+    fn read(part: &Bytes) -> Option<ReplyTo> {
+        let (ticket, pod) = part.split_first_chunk()?;
+        let pod = PodId::named(std::str::from_utf8(pod).ok()?);
+        Some(ReplyTo { pod, ticket: u64::from_be_bytes(*ticket) })
+    }
+}
+
+fn write(kind: u8, parts: &[&[u8]]) -> Bytes {
+    let mut letter = BytesMut::with_capacity(2 + parts.iter().map(|part| part.len() + 4).sum::<usize>());
+    letter.put_u8(VERSION);
+    letter.put_u8(kind);
+    for part in parts {
+        // Nothing longer than LONGEST is sent.
+        letter.put_u32(u32::try_from(part.len()).unwrap_or(u32::MAX));
+        letter.put_slice(part);
+    }
+    letter.freeze()
+}
+
+/// The parts that are still to be read. More than are asked for may follow: a newer release wrote them.
+struct Parts(Bytes);
+
+impl Parts {
+    fn next(&mut self) -> Option<Bytes> {
+        let length = u32::from_be_bytes(*self.0.first_chunk()?) as usize;
+        let end = length.checked_add(4).filter(|end| *end <= self.0.len())?;
+        Some(self.0.split_to(end).slice(4..))
+    }
+
+    fn text(&mut self) -> Option<Arc<str>> {
+        std::str::from_utf8(&self.next()?).ok().map(Arc::from)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        Some(u64::from_be_bytes(self.next()?[..].try_into().ok()?))
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        self.next()?.first().map(|flag| *flag != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples() -> Vec<Letter> {
+        let reply = ReplyTo { pod: PodId::named("abcdefgh"), ticket: 7 };
+        let answer =
+            |outcome| Letter::Answer { session: "s".into(), number: [9; 16], outcome, reply: reply.clone() };
+        vec![
+            answer(Ok(Bytes::from_static(b"{\"a\":\"\\u0000\xc3\xa9\"}"))),
+            answer(Err(Bytes::new())),
+            Letter::Came { ticket: u64::MAX, good: true },
+            Letter::Came { ticket: 0, good: false },
+        ]
+    }
+
+    #[test]
+    fn a_letter_reads_as_it_was_written_and_what_is_cut_or_strange_is_none() {
+        for letter in samples() {
+            let text = letter.write();
+            assert_eq!(Letter::read(&text).as_ref(), Some(&letter));
+            for end in 0..text.len() {
+                assert_eq!(Letter::read(&text.slice(..end)), None, "{letter:?} up to {end}");
+            }
+            let newer = [&text[..], &[0, 0, 0, 1, b'x']].concat();
+            assert_eq!(Letter::read(&newer.into()), Some(letter), "a newer release says more");
+        }
+        for strange in [&b"\x02\x01"[..], b"\x01\xff", b"", b"\x01\x02\xff\xff\xff\xff"] {
+            assert_eq!(Letter::read(&Bytes::from_static(strange)), None);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What this pod hears of the others, and what it sends them: letters, the bus, changed records, gaps. One loop hears;
+//! nothing in it waits, for all of the pod's mail passes here.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use tokio::sync::oneshot;
+
+use super::letter::{LONGEST, Letter, ReplyTo};
+use super::telling::Telling;
+use super::{FACTS, LiveSession, RECORD, Sessions, Shared, facts::Facts, lock};
+use crate::mcp::SessionId;
+use crate::store::{Heard, Key, PodId, Topic};
+
+/// The bus topic of `notifications/cancelled` whose call does not run where it came: a session's id, then the call's.
+const CANCEL: &str = "cancel";
+/// No client numbers its calls at greater length; a longer id is not worth every pod's time.
+const LONGEST_CALL: usize = 4 << 10;
+/// How long a pod is waited for that took a letter. One that hangs for longer is not to hold up a client.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Sessions that are read again at one time after a gap.
+const AT_ONCE: usize = 32;
+
+/// This pod among the others.
+pub(super) struct Post {
+    pub(super) me: PodId,
+    /// Who waits for a reply to a letter, by its ticket.
+    waiting: Mutex<HashMap<u64, oneshot::Sender<bool>>>,
+    next: AtomicU64,
+    /// That something may have been missed.
+    gap: Telling,
+}
+
+/// Why nobody has said what came of a letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unsaid {
+    /// The pod is gone, and nobody will read it.
+    Gone,
+    /// The store did not take it, or the pod says nothing: nothing is known.
+    Away,
+}
+
+impl Post {
+    pub(super) fn new(me: PodId) -> Post {
+        Post { me, waiting: Mutex::default(), next: AtomicU64::new(1), gap: Telling::default() }
+    }
+}
+
+impl Sessions {
+    /// Hears until it is dropped: for a task of its own, which begins before clients are served and ends after their
+    /// calls. While it runs, letters to this pod arrive.
+    pub fn hear(self) -> impl Future<Output = ()> + Send + 'static {
+        let mut heard = self.shared.store.hear(self.shared.post.me.clone());
+        async move {
+            while let Some(heard) = heard.next().await {
+                self.heard(heard);
+            }
+            tracing::warn!("another process hears in this pod's name");
+        }
+    }
+
+    fn heard(&self, heard: Heard) {
+        match heard {
+            Heard::Mail(text) => match Letter::read(&text) {
+                Some(letter) => self.take(letter),
+                None => tracing::debug!(bytes = text.len(), "a letter of a kind that is not known here"),
+            },
+            Heard::Said(topic, what) if topic.as_str() == CANCEL => self.cancel(&what),
+            Heard::Said(..) => {}
+            Heard::Changed(key) if &*key.rest == RECORD => self.changed(&key),
+            Heard::Changed(_) => {}
+            Heard::Gap => self.gap(),
+        }
+    }
+
+    fn take(&self, letter: Letter) {
+        match letter {
+            Letter::Answer { session, number, outcome, reply } => {
+                let good = self
+                    .held(&SessionId(session))
+                    .is_some_and(|session| session.asks.answer(&number, outcome));
+                self.shared.reply(reply, good);
+            }
+            Letter::Came { ticket, good } => {
+                if let Some(waits) = lock(&self.shared.post.waiting).remove(&ticket) {
+                    // Who waited may have given up.
+                    let _ = waits.send(good);
+                }
+            }
+        }
+    }
+
+    fn cancel(&self, what: &Bytes) {
+        let Some((session, call)) = what.split_at_checked(super::ID_TEXT) else { return };
+        let session = std::str::from_utf8(session).ok().map(|id| SessionId(id.into()));
+        if let Some(session) = session.and_then(|id| self.held(&id)) {
+            let came_to = session.calls.cancel(call);
+            tracing::debug!(?came_to, "a client cancelled a call on another pod");
+        }
+    }
+
+    /// Reads the record again where anything is here of the session, so that the next change is told as well.
+    fn changed(&self, key: &Key) {
+        let Some(session) = self.held(&SessionId(key.tag.clone())) else { return };
+        if session.refreshing.begin() {
+            let sessions = self.clone();
+            self.shared.tasks.spawn(async move {
+                loop {
+                    sessions.refresh(&session).await;
+                    if session.refreshing.is_over() {
+                        return;
+                    }
+                }
+            });
+        }
+    }
+
+    /// What is held here may have changed unheard.
+    fn gap(&self) {
+        if self.shared.post.gap.begin() {
+            let sessions = self.clone();
+            self.shared.tasks.spawn(async move {
+                loop {
+                    let live: Vec<_> = sessions.live();
+                    futures_util::stream::iter(live)
+                        .for_each_concurrent(AT_ONCE, async |session| sessions.refresh(&session).await)
+                        .await;
+                    if sessions.shared.post.gap.is_over() {
+                        return;
+                    }
+                }
+            });
+        }
+    }
+
+    /// Learns what the record says now. With the store away nothing is learnt; a gap follows when it is back.
+    async fn refresh(&self, session: &Arc<LiveSession>) {
+        match self.shared.store.near(session.record()).await {
+            Ok(Some(record)) => {
+                let facts = record.field(FACTS);
+                if let Some(field) = facts.filter(|field| session.facts().packed != **field)
+                    && let Some(facts) = Facts::unpack(field)
+                {
+                    session.learn(facts);
+                }
+            }
+            Ok(None) => self.forget(session.session_id()),
+            Err(_) => {}
+        }
+    }
+}
+
+impl Shared {
+    /// Puts a letter into a pod's inbox. False: the pod is gone, and nobody will read it.
+    pub(super) async fn mail(&self, to: &PodId, letter: &Letter) -> Result<bool, Unsaid> {
+        let text = letter.write();
+        if text.len() > LONGEST {
+            tracing::warn!(bytes = text.len(), "a letter to another pod is too long");
+            return Err(Unsaid::Away);
+        }
+        self.store.mail(to.clone(), text).await.map_err(|_| Unsaid::Away)
+    }
+
+    /// Sends a letter and waits for what comes of it, for a bounded time.
+    pub(super) async fn ask_pod(
+        &self,
+        to: &PodId,
+        letter: impl FnOnce(ReplyTo) -> Letter,
+    ) -> Result<bool, Unsaid> {
+        let ticket = self.post.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, reply) = oneshot::channel();
+        lock(&self.post.waiting).insert(ticket, sender);
+        let _waits = Waits { post: &self.post, ticket };
+        if !self.mail(to, &letter(ReplyTo { pod: self.post.me.clone(), ticket })).await? {
+            return Err(Unsaid::Gone);
+        }
+        match tokio::time::timeout(PATIENCE, reply).await {
+            Ok(Ok(good)) => Ok(good),
+            Ok(Err(_)) | Err(_) => Err(Unsaid::Away),
+        }
+    }
+
+    fn reply(self: &Arc<Self>, to: ReplyTo, good: bool) {
+        let shared = self.clone();
+        self.tasks.spawn(async move {
+            // Where it fails, the other's patience ends it.
+            let _ = shared.mail(&to.pod, &Letter::Came { ticket: to.ticket, good }).await;
+        });
+    }
+}
+
+/// Ends the wait for a reply.
+struct Waits<'p> {
+    post: &'p Post,
+    ticket: u64,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        lock(&self.post.waiting).remove(&self.ticket);
+    }
+}
+
+impl LiveSession {
+    /// Tells all pods that the client cancels the call of this id, which does not run here. A hint: the bus may lose it,
+    /// and then the call runs to its end.
+    pub async fn cancel_elsewhere(&self, id: &[u8]) {
+        if id.len() <= LONGEST_CALL {
+            let what = [self.session_id().as_str().as_bytes(), id].concat();
+            let _ = self.shared.store.say(Topic::new(CANCEL), what.into()).await;
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Several pods over one store: what one began, another goes on with or ends.
+
+use super::*;
+use crate::wire::Response;
+use std::time::Duration;
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
+
+/// Pods with one keyring over one store, each of which hears.
+struct Pods {
+    pods: Vec<(Sessions, Option<AbortOnDropHandle<()>>)>,
+}
+
+impl Pods {
+    fn start(count: usize) -> Pods {
+        Pods::with(count, Settings::default())
+    }
+
+    fn with(count: usize, settings: Settings) -> Pods {
+        let store: Arc<dyn Store> = Arc::new(Memory::new(64 << 20));
+        let keyring = Arc::new(Keyring::random());
+        let pod = |_| {
+            let sessions = Sessions::new(PodId::random(), store.clone(), keyring.clone(), settings.clone());
+            let hears = AbortOnDropHandle::new(tokio::spawn(sessions.clone().hear()));
+            (sessions, Some(hears))
+        };
+        Pods { pods: (0..count).map(pod).collect() }
+    }
+
+    fn on(&self, pod: usize) -> &Sessions {
+        &self.pods[pod].0
+    }
+
+    /// A session of the first pod, as each pod finds it.
+    async fn open(&self) -> Vec<Arc<LiveSession>> {
+        let id = open(self.on(0)).await.session_id().clone();
+        let mut all = Vec::new();
+        for (sessions, _) in &self.pods {
+            all.push(found(sessions, id.as_str()).await);
+        }
+        all
+    }
+
+    /// The pod is killed: it hears no more, and its lease is over.
+    async fn kill(&mut self, pod: usize) {
+        if let Some(hears) = self.pods[pod].1.take() {
+            hears.abort();
+            let _ = hears.await;
+        }
+    }
+}
+
+async fn found(sessions: &Sessions, id: &str) -> Arc<LiveSession> {
+    match sessions.find(id, &anna(), "p").await {
+        Found::Found(session) => session,
+        _ => panic!("the session is known"),
+    }
+}
+
+/// Well over what anything here takes, so that a fault is no silence.
+async fn soon<T>(what: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(10), what).await.expect("it comes")
+}
+
+#[tokio::test]
+async fn an_answer_on_another_pod_reaches_the_call_that_asked_and_counts_once() {
+    let pods = Pods::start(3);
+    let of = pods.open().await;
+    let other = pods.open().await;
+    let (sender, answer) = oneshot::channel();
+    let asking = of[0].ask(sender, Duration::from_secs(60), None);
+    let error = Response { id: Some(asking.id().clone()), outcome: Err(Raw::trusted("{\"code\":1}")) };
+    assert_eq!(other[1].answer(response(asking.id())).await, Answered::Unknown, "another session's");
+    assert_eq!(of[1].answer(error).await, Answered::Delivered);
+    match soon(answer).await {
+        Ok(Err(Fault::Upstream(error))) => assert_eq!(error.to_bytes(), "{\"code\":1}"),
+        other => panic!("{other:?}"),
+    }
+    for pod in &of {
+        assert_eq!(pod.answer(response(asking.id())).await, Answered::Unknown, "it was used");
+    }
+
+    let (sender, answer) = oneshot::channel();
+    let asking = of[0].ask(sender, Duration::from_secs(60), None);
+    let answered = [of[1].answer(response(asking.id())), of[2].answer(response(asking.id()))];
+    let answered = futures_util::future::join_all(answered).await;
+    let delivered = answered.iter().filter(|answered| **answered == Answered::Delivered).count();
+    assert_eq!(delivered, 1, "{answered:?}");
+    assert_eq!(soon(answer).await.unwrap().unwrap().to_bytes(), "{}");
+}
+
+#[tokio::test]
+async fn an_answer_to_a_pod_that_is_gone_is_no_silence() {
+    let mut pods = Pods::start(2);
+    let of = pods.open().await;
+    let (sender, _answer) = oneshot::channel();
+    let asking = of[0].ask(sender, Duration::from_secs(60), None);
+    pods.kill(0).await;
+    assert_eq!(of[1].answer(response(asking.id())).await, Answered::Lost);
+}
+
+#[tokio::test]
+async fn b051_a_cancel_on_another_pod_stops_the_call_of_exactly_that_id() {
+    let pods = Pods::start(2);
+    let of = pods.open().await;
+    let other = pods.open().await;
+    let id = |token: &'static str| {
+        Id::read(&Bytes::from_static(token.as_bytes()), &(0..token.len() as u32)).unwrap()
+    };
+    let [seven, text, large, twice, again] = ["7", "\"7\"", "9007199254740993", "1", "1"].map(id);
+    let [seven, text, large, twice, again] =
+        [&seven, &text, &large, &twice, &again].map(|id| of[0].begin(id));
+    let theirs = other[0].begin(&id("7"));
+    for (token, call) in [(&b"\"7\""[..], &text), (b"7", &seven), (b"9007199254740993", &large)] {
+        assert!(!call.token().is_cancelled());
+        assert_eq!(of[1].cancel(token), Cancelled::Unknown, "not here");
+        of[1].cancel_elsewhere(token).await;
+        soon(call.token().cancelled()).await;
+    }
+    of[1].cancel_elsewhere(b"1").await;
+    of[1].cancel_elsewhere(b"9007199254740994").await;
+    // What is said later is heard later: after this one those before were heard.
+    let last = of[0].begin(&id("99"));
+    of[1].cancel_elsewhere(b"99").await;
+    soon(last.token().cancelled()).await;
+    assert!(!twice.token().is_cancelled() && !again.token().is_cancelled(), "the client may mean either");
+    assert!(!theirs.token().is_cancelled());
+}
+
+#[tokio::test]
+async fn a_session_that_ends_on_one_pod_ends_its_streams_and_calls_on_all() {
+    let pods = Pods::start(2);
+    let of = pods.open().await;
+    let mut stream = of[1].listen().into_stream();
+    let call = of[1].begin(&Id::of_str("1"));
+    let (sender, answer) = oneshot::channel();
+    let _asking = of[1].ask(sender, Duration::from_secs(60), None);
+    let deleted = pods.on(0).delete(of[0].session_id().as_str(), &anna(), "p").await;
+    assert!(matches!(deleted, Deleted::Ended(_)));
+    assert!(soon(stream.next()).await.is_none());
+    soon(call.token().cancelled()).await;
+    assert!(soon(answer).await.is_err(), "refused");
+}
+
+#[tokio::test]
+async fn what_a_session_changed_on_one_pod_is_known_on_all() {
+    let pods = Pods::start(2);
+    let of = pods.open().await;
+    let mut changed = of[1].changes().watch();
+    of[0].subscribe("file:///a").await.unwrap();
+    soon(changed.changed()).await.unwrap();
+    assert!(of[1].facts().subscriptions.contains("file:///a"));
+    // And again: what was told once is watched anew.
+    of[0].unsubscribe("file:///a").await.unwrap();
+    soon(changed.changed()).await.unwrap();
+    assert!(of[1].facts().subscriptions.is_empty());
+}
