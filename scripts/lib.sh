@@ -210,29 +210,30 @@ node22() {
 }
 
 install_npm() {
-  cp "$ROOT/tests/clients/package.json" "$ROOT/tests/clients/package-lock.json" "$ROOT/tests/clients/.npmrc" "$1"
-  (cd "$1" && npm ci --no-audit --no-fund --ignore-scripts)
+  cp "$ROOT/tests/$1/package.json" "$ROOT/tests/$1/package-lock.json" "$ROOT/tests/$1/.npmrc" "$2"
+  (cd "$2" && npm ci --no-audit --no-fund --ignore-scripts)
 }
 
-# npm_dir: prints a folder whose node_modules holds what tests/clients/package-lock.json pins.
+# npm_dir FOLDER: prints a folder whose node_modules holds what tests/FOLDER/package-lock.json pins.
 npm_dir() {
+  local of=$1 key
   need npm npm
-  local key; key=$(cd "$ROOT/tests/clients" && sha256sum package.json package-lock.json | sha256sum | cut -c1-16)
-  once "$CACHE/npm-$key" install_npm
+  key=$(cd "$ROOT/tests/$of" && sha256sum package.json package-lock.json | sha256sum | cut -c1-16)
+  once "$CACHE/npm-$key" install_npm "$of"
 }
 
 install_python() {
-  python3 -m venv "$1" && "$1/bin/python" -m pip install --quiet --disable-pip-version-check -r "$ROOT/tests/clients/requirements.txt"
+  python3 -m venv "$2" && "$2/bin/python" -m pip install --quiet --disable-pip-version-check -r "$ROOT/tests/$1/requirements.txt"
 }
 
 # python_ready: a Python that can make an environment; Debian splits that off.
 python_ready() { need python3 python3 && need "python3's venv" python3-venv python3 -c 'import ensurepip, venv'; }
 
-# python_env: prints the Python of an environment with what tests/clients/requirements.txt pins.
+# python_env FOLDER: prints the Python of an environment with what tests/FOLDER/requirements.txt pins.
 python_env() {
+  local of=$1 key dir
   python_ready
-  local key dir
-  key=$({ cat "$ROOT/tests/clients/requirements.txt"; python3 --version; } | sha256sum | cut -c1-16)
-  dir=$(once "$CACHE/python-$key" install_python) || exit 1
+  key=$({ cat "$ROOT/tests/$of/requirements.txt"; python3 --version; } | sha256sum | cut -c1-16)
+  dir=$(once "$CACHE/python-$key" install_python "$of") || exit 1
   printf '%s/bin/python\n' "$dir"
 }

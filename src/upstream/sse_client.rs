@@ -5,7 +5,7 @@ mod endpoint;
 mod post;
 
 use super::channel::{Channel, MessageLimits, Outbound};
-use super::client::{Body, ClientError, HttpClient};
+use super::client::HttpClient;
 use super::pool::{Start, Started};
 use super::transport::{Sent, Transport, TransportError};
 use crate::mcp::UpstreamId;
@@ -14,6 +14,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use post::Post;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,7 +92,7 @@ impl SseSpec {
 }
 
 struct Events {
-    body: Body,
+    body: Incoming,
     decoder: Decoder,
 }
 
@@ -140,7 +141,7 @@ async fn run(
 }
 
 /// Why a request got no response. The client's own words may hold addresses, which are the log's alone.
-fn unreachable(why: ClientError) -> TransportError {
+fn unreachable(why: hyper_util::client::legacy::Error) -> TransportError {
     tracing::debug!(error = ?why, "no response");
     if why.is_connect() {
         TransportError::Unreachable("no connection".into())

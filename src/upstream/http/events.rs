@@ -3,7 +3,6 @@
 use super::exchange::{DEPTH, Exchange, garbage};
 use super::giveup::GiveUp;
 use super::strays::Awaited;
-use crate::upstream::client;
 use crate::upstream::transport::{Incoming, Route, TransportError};
 use crate::wire::sse::{Decoder, SseEvent};
 use crate::wire::{Era, Id, Message, envelope};
@@ -27,7 +26,7 @@ const FAREWELL: Duration = Duration::from_millis(200);
 pub(super) struct Events {
     exchange: Arc<Exchange>,
     route: Route,
-    body: Option<client::Body>,
+    body: Option<hyper::body::Incoming>,
     decoder: Decoder,
     ready: VecDeque<SseEvent>,
     /// The request that this stream answers; `None` for a standing one, which ends without an answer.
@@ -48,7 +47,7 @@ impl Events {
     pub(super) fn new(
         exchange: Arc<Exchange>,
         route: Route,
-        body: client::Body,
+        body: hyper::body::Incoming,
         answers: Option<Id>,
         deadline: Instant,
         giveup: GiveUp,

@@ -1,0 +1,1 @@
+../../../scripts/smoke/lib.sh

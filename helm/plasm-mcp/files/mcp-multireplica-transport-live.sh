@@ -1,0 +1,1 @@
+../../../scripts/smoke/mcp-multireplica-transport-live.sh

@@ -1,0 +1,1 @@
+../../../scripts/smoke/mcp-rollout-survival-live.sh
