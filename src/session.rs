@@ -16,6 +16,7 @@ mod pooled;
 mod post;
 mod queue;
 mod telling;
+mod writers;
 
 pub use asks::{Answered, Asking};
 pub use calls::{Called, Calls, Cancelled};
@@ -70,6 +71,9 @@ pub struct Settings {
     pub backlog_bytes: usize,
     /// Messages that wait for a GET stream at most; of more, the oldest notifications go.
     pub queue: usize,
+    /// How often a stream that another pod writes is looked at, whatever that pod tells: the longest silence of a reader
+    /// after its writer was lost, beyond the life of that pod's lease.
+    pub again: Duration,
 }
 
 impl Default for Settings {
@@ -81,6 +85,7 @@ impl Default for Settings {
             backlog_life: Duration::from_secs(600),
             backlog_bytes: 128 << 20,
             queue: 1024,
+            again: Duration::from_secs(5),
         }
     }
 }
@@ -308,12 +313,10 @@ impl Sessions {
     async fn end(&self, id: &SessionId) -> Result<Option<Arc<Ended>>, StoreAway> {
         let store = &self.shared.store;
         let record = store.take(self.shared.record(id), Sure::Master).await.map_err(|_| StoreAway)?;
-        let streams = self.held(id).map(|session| session.streams.keys(id)).unwrap_or_default();
+        let held = self.held(id);
         self.forget(id);
-        if !streams.is_empty() {
-            let drops = streams.into_iter().map(|key| (key, Write::Drop)).collect();
-            // They expire by themselves where this fails.
-            let _ = store.commit(Vec::new(), drops, Sure::Master).await;
+        if let Some(session) = held {
+            session.drop_logs().await;
         }
         Ok(record.map(|record| Arc::new(Ended::new(id.clone(), &record))))
     }

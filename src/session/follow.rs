@@ -1,8 +1,9 @@
-//! The reading end of a stream: from any event of it to its end, out of the log and then as it is written. The reader
-//! pulls; what it is too slow for waits in the log.
+//! The reading end of a stream: from any event of it to its end, out of the log and then as it is written, here or on
+//! another pod. The reader pulls; what it is too slow for waits in the log.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -12,12 +13,16 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use super::LiveSession;
 use super::listen::Listener;
 use super::outlet::{Fed, Sent, Stored, log_key};
+use super::writers::{Ear, News, Writer};
 use crate::sealing::Purpose;
 
 /// Events that are read from a log at once.
 const PAGE: u32 = 64;
 /// An event id of ours is far shorter; longer ones are not worth opening.
 const LONGEST_ID: usize = 256;
+
+/// The pause before a log is read again that is out of reach.
+const AWAY: Duration = Duration::from_secs(1);
 
 /// What a reader of a stream gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +46,24 @@ pub struct Follower {
     read: VecDeque<(u64, Stored)>,
     /// Whether the log may hold what comes next.
     behind: bool,
-    feed: Option<broadcast::Receiver<Fed>>,
+    /// Begun after an event that may have been the last: its kind is still to be looked at.
+    resumed: bool,
+    source: Source,
     over: bool,
+}
+
+/// Where news of a stream come from, while its log has no more.
+enum Source {
+    /// It is written here.
+    Here(broadcast::Receiver<Fed>),
+    /// Who writes it is to be found out.
+    Unknown,
+    /// Another pod writes it.
+    There(Ear),
+    /// That pod ends this connection, once the log has no more.
+    HungUp,
+    /// Nobody writes it any more.
+    Gone,
 }
 
 /// The stream that a `Last-Event-ID` names.
@@ -65,12 +86,9 @@ impl LiveSession {
         if name.starts_with('g') {
             return Some(Resumed::Standing(Listener::again(self.clone(), name.into(), number)));
         }
-        let feed = self.streams.feed(name);
-        Some(Resumed::Answer(Follower {
-            behind: true,
-            at: number,
-            ..Follower::new(self.clone(), name.into(), feed)
-        }))
+        let source = self.streams.feed(name).map_or(Source::Unknown, Source::Here);
+        let follower = Follower::new(self.clone(), name.into(), source);
+        Some(Resumed::Answer(Follower { behind: true, resumed: true, at: number, ..follower }))
     }
 
     pub(super) fn event_id(&self, name: &str, number: u64) -> String {
@@ -80,8 +98,9 @@ impl LiveSession {
 }
 
 impl Follower {
-    fn new(session: Arc<LiveSession>, name: Arc<str>, feed: Option<broadcast::Receiver<Fed>>) -> Follower {
-        Follower { session, name, at: 0, read: VecDeque::new(), behind: false, feed, over: false }
+    fn new(session: Arc<LiveSession>, name: Arc<str>, source: Source) -> Follower {
+        let (read, behind) = (VecDeque::new(), false);
+        Follower { session, name, at: 0, read, behind, resumed: false, source, over: false }
     }
 
     /// The reader that was there from the beginning.
@@ -90,7 +109,7 @@ impl Follower {
         name: Arc<str>,
         feed: broadcast::Receiver<Fed>,
     ) -> Follower {
-        Follower::new(session, name, Some(feed))
+        Follower::new(session, name, Source::Here(feed))
     }
 
     /// The id of what stands before the first event: to be sent at once, with no data, so that the client can resume a
@@ -122,48 +141,86 @@ impl Follower {
                 }
                 continue;
             }
-            let Some(feed) = &mut self.feed else {
-                self.over = true;
-                return Some(Frame::Lost);
-            };
-            let sent = tokio::select! {
-                biased;
-                sent = feed.recv() => sent,
-                () = ended.cancelled() => return None,
-            };
-            match sent {
-                Ok(Fed::Sent(Sent { number: Some(number), .. })) if number <= self.at => {}
-                Ok(Fed::Sent(Sent { number: Some(number), .. })) if number > self.at + 1 => {
-                    self.behind = true
+            match &mut self.source {
+                Source::Here(feed) => {
+                    let sent = tokio::select! {
+                        biased;
+                        sent = feed.recv() => sent,
+                        () = ended.cancelled() => return None,
+                    };
+                    match sent {
+                        Ok(Fed::Sent(Sent { number: Some(number), .. })) if number <= self.at => {}
+                        Ok(Fed::Sent(Sent { number: Some(number), .. })) if number > self.at + 1 => {
+                            self.behind = true
+                        }
+                        Ok(Fed::HangUp) => return None,
+                        Ok(Fed::Sent(Sent { number, event })) => {
+                            self.at = number.unwrap_or(self.at);
+                            return self.give(number, event);
+                        }
+                        Err(RecvError::Lagged(_)) => self.behind = true,
+                        // The writer is gone: what it wrote last is in the log, if anywhere.
+                        Err(RecvError::Closed) => self.turn_to(Source::Unknown),
+                    }
                 }
-                Ok(Fed::HangUp) => return None,
-                Ok(Fed::Sent(Sent { number, event })) => {
-                    self.at = number.unwrap_or(self.at);
-                    return self.give(number, event);
+                Source::Unknown => {
+                    let session = self.session.clone();
+                    let source = match session.streams.feed(&self.name) {
+                        Some(feed) => Source::Here(feed),
+                        None => match session.find_writer(&self.name).await {
+                            Writer::There(ear) => Source::There(ear),
+                            Writer::Gone => Source::Gone,
+                        },
+                    };
+                    self.turn_to(source);
                 }
-                Err(RecvError::Lagged(_)) => self.behind = true,
-                // The writer is gone: what it wrote last is in the log, if anywhere.
-                Err(RecvError::Closed) => {
-                    self.feed = None;
-                    self.behind = true;
+                Source::There(ear) => {
+                    let again = self.session.shared.settings.again;
+                    let news = tokio::select! {
+                        news = ear.next() => Some(news),
+                        () = tokio::time::sleep(again) => None,
+                        () = ended.cancelled() => return None,
+                    };
+                    match news {
+                        Some(News::More) => self.behind = true,
+                        Some(News::HangUp) => self.turn_to(Source::HungUp),
+                        Some(News::Gone) => self.turn_to(Source::Gone),
+                        None => self.turn_to(Source::Unknown),
+                    }
+                }
+                Source::HungUp => return None,
+                Source::Gone => {
+                    self.over = true;
+                    return Some(Frame::Lost);
                 }
             }
         }
         None
     }
 
+    /// News come from elsewhere from now on; what came before is in the log.
+    fn turn_to(&mut self, source: Source) {
+        self.source = source;
+        self.behind = true;
+    }
+
     async fn read_log(&mut self) -> Option<Frame> {
         let key = log_key(self.session.session_id(), &self.name);
         let Ok(events) = self.session.shared.store.events(key, self.at, PAGE).await else {
-            // The log is out of reach: what is still written can be given, what was cannot.
-            self.behind = false;
-            return (self.feed.is_some()).then_some(Frame::Trimmed);
+            if let Source::Here(_) = self.source {
+                // What is still written can be given, what was cannot.
+                self.behind = false;
+                return Some(Frame::Trimmed);
+            }
+            let ended = self.session.ended();
+            let _ = tokio::time::timeout(AWAY, ended.cancelled()).await;
+            self.over = ended.is_cancelled();
+            return None;
         };
         let Some(events) = events else {
             self.behind = false;
             // A stream without a log has had no message yet, or has expired.
-            let missed = self.at > 0 || self.feed.is_none();
-            self.over = missed && self.feed.is_none();
+            let missed = std::mem::take(&mut self.at) > 0;
             return missed.then_some(Frame::Trimmed);
         };
         self.behind = events.list.last().is_some_and(|(last, _)| *last < events.last);
@@ -172,8 +229,9 @@ impl Follower {
             self.at = events.list.first().map_or(events.last, |(first, _)| first - 1);
         }
         self.read.extend(events.list.into_iter().map(|(number, event)| (number, Stored::read(&event))));
-        if !self.behind && self.feed.is_none() && self.read.is_empty() && self.at >= events.last {
-            // All was read and its writer is gone; whether that was the end, the last event said.
+        if self.resumed && self.read.is_empty() && !matches!(self.source, Source::Here(_)) {
+            self.resumed = false;
+            // All was seen; whether that was the end, the last event said.
             self.over = self.at_end().await;
         }
         trimmed.then_some(Frame::Trimmed)
@@ -190,7 +248,7 @@ impl Follower {
     }
 
     fn give(&mut self, number: Option<u64>, event: Stored) -> Option<Frame> {
-        self.over = event.last;
+        (self.over, self.resumed) = (event.last, false);
         let message = event.message?;
         Some(Frame::Message { id: number.map(|number| self.session.event_id(&self.name, number)), message })
     }

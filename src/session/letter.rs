@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 use super::asks::Number;
+use super::writers::News;
 use crate::store::PodId;
 
 const VERSION: u8 = 1;
@@ -18,6 +19,10 @@ pub(super) const LONGEST: usize = 16 << 20;
 pub(super) enum Letter {
     /// A client answered a request that the addressee sent.
     Answer { session: Arc<str>, number: Number, outcome: Result<Bytes, Bytes>, reply: ReplyTo },
+    /// A pod reads a stream that the addressee writes.
+    Follow { session: Arc<str>, stream: Arc<str>, pod: PodId },
+    /// To a pod that reads a stream, of its writer.
+    News { session: Arc<str>, stream: Arc<str>, news: News },
     /// What came of a letter that wanted a reply.
     Came { ticket: u64, good: bool },
 }
@@ -31,6 +36,8 @@ pub(super) struct ReplyTo {
 
 const ANSWER: u8 = 1;
 const CAME: u8 = 2;
+const FOLLOW: u8 = 3;
+const NEWS: u8 = 4;
 
 impl Letter {
     pub(super) fn write(&self) -> Bytes {
@@ -41,6 +48,17 @@ impl Letter {
                     Err(error) => (0, error),
                 };
                 write(ANSWER, &[session.as_bytes(), number, &[good], text, &reply.write()])
+            }
+            Letter::Follow { session, stream, pod } => {
+                write(FOLLOW, &[session.as_bytes(), stream.as_bytes(), pod.as_str().as_bytes()])
+            }
+            Letter::News { session, stream, news } => {
+                let news = match news {
+                    News::More => 0,
+                    News::HangUp => 1,
+                    News::Gone => 2,
+                };
+                write(NEWS, &[session.as_bytes(), stream.as_bytes(), &[news]])
             }
             Letter::Came { ticket, good } => write(CAME, &[&ticket.to_be_bytes(), &[u8::from(*good)]]),
         }
@@ -60,6 +78,21 @@ impl Letter {
                 let outcome = if good { Ok(text) } else { Err(text) };
                 Letter::Answer { session, number, outcome, reply: ReplyTo::read(&parts.next()?)? }
             }
+            FOLLOW => Letter::Follow {
+                session: parts.text()?,
+                stream: parts.text()?,
+                pod: PodId::named(parts.text()?),
+            },
+            NEWS => Letter::News {
+                session: parts.text()?,
+                stream: parts.text()?,
+                news: match parts.next()?[..] {
+                    [0] => News::More,
+                    [1] => News::HangUp,
+                    [2] => News::Gone,
+                    _ => return None,
+                },
+            },
             CAME => Letter::Came { ticket: parts.number()?, good: parts.flag()? },
             _ => return None,
         })
@@ -124,6 +157,8 @@ mod tests {
         vec![
             answer(Ok(Bytes::from_static(b"{\"a\":\"\\u0000\xc3\xa9\"}"))),
             answer(Err(Bytes::new())),
+            Letter::Follow { session: "s".into(), stream: "p".into(), pod: PodId::named("abcdefgh") },
+            Letter::News { session: "s".into(), stream: "".into(), news: News::HangUp },
             Letter::Came { ticket: u64::MAX, good: true },
             Letter::Came { ticket: 0, good: false },
         ]

@@ -5,11 +5,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
 use super::follow::Follower;
-use super::{LiveSession, lock, random_text};
+use super::writers::{self, News, Readers, Told};
+use super::{LiveSession, lock};
 use crate::mcp::SessionId;
 use crate::store::{Check, Commit, Key, Sure, Write};
 
@@ -28,12 +29,22 @@ const LAST: u8 = 1;
 /// The stream ends with no further message (a cancelled call).
 const END: u8 = 2;
 
-/// The streams of a session that are written here.
+/// The streams of a session that are written here, and those that are read here.
 #[derive(Default)]
 pub(super) struct Streams {
-    open: Mutex<HashMap<Arc<str>, broadcast::Sender<Fed>>>,
+    open: Mutex<HashMap<Arc<str>, Arc<Line>>>,
+    /// What is told of streams that other pods write and this one reads.
+    told: Mutex<HashMap<Arc<str>, watch::Sender<Told>>>,
     /// Names of the logs of this handle, oldest first, with when they were last begun or ended.
     logs: Mutex<VecDeque<(Instant, Arc<str>)>>,
+}
+
+/// Who follows one stream.
+pub(super) struct Line {
+    /// Here.
+    feed: broadcast::Sender<Fed>,
+    /// On other pods.
+    pub(super) readers: Arc<Readers>,
 }
 
 /// What those who follow here are given.
@@ -85,18 +96,20 @@ impl Stored {
 pub struct Outlet {
     session: Arc<LiveSession>,
     name: Arc<str>,
-    feed: broadcast::Sender<Fed>,
+    line: Arc<Line>,
+    finished: bool,
 }
 
 impl LiveSession {
     /// A new stream, and its first reader. Nothing is written to the store before the first message.
     pub fn stream(self: &Arc<Self>) -> (Outlet, Follower) {
-        let name: Arc<str> = format!("p{}", random_text::<6>()).into();
+        let name = writers::name(&self.shared.post.me);
         let (feed, follows) = broadcast::channel(FEED);
-        lock(&self.streams.open).insert(name.clone(), feed.clone());
+        let line = Arc::new(Line { feed, readers: Arc::default() });
+        lock(&self.streams.open).insert(name.clone(), line.clone());
         self.streams.note_log(&name, self.shared.settings.backlog_life);
         let follower = Follower::first(self.clone(), name.clone(), follows);
-        (Outlet { session: self.clone(), name, feed }, follower)
+        (Outlet { session: self.clone(), name, line, finished: false }, follower)
     }
 
     /// Appends to a stream's log, and gives the event's number: `Ok(None)` where the store did not take it.
@@ -127,6 +140,18 @@ impl LiveSession {
         // Tried again in a while.
         let _ = self.shared.store.commit(Vec::new(), vec![write], Sure::Master).await;
     }
+
+    /// The session has ended, and nobody may read its streams again.
+    pub(super) async fn drop_logs(&self) {
+        let logs = std::mem::take(&mut *lock(&self.streams.logs));
+        if logs.is_empty() {
+            return;
+        }
+        let drop = |(_, name): (Instant, Arc<str>)| (log_key(self.session_id(), &name), Write::Drop);
+        let drops = logs.into_iter().map(drop).collect();
+        // They expire by themselves where this fails.
+        let _ = self.shared.store.commit(Vec::new(), drops, Sure::Master).await;
+    }
 }
 
 /// A message had nowhere to go, for its session has ended.
@@ -154,34 +179,67 @@ impl Outlet {
     }
 
     /// Ends the stream with the answer, or with nothing (a cancelled call gets no answer).
-    pub async fn finish(self, message: Option<Bytes>) -> Result<(), SessionEnded> {
-        self.put(Stored { message, last: true }).await
+    pub async fn finish(mut self, message: Option<Bytes>) -> Result<(), SessionEnded> {
+        self.put(Stored { message, last: true }).await?;
+        self.finished = true;
+        Ok(())
     }
 
     async fn put(&self, event: Stored) -> Result<(), SessionEnded> {
         let number = self.session.log(&self.name, &event).await?;
         // An error means only that nobody reads at this time; the log has it.
-        let _ = self.feed.send(Fed::Sent(Sent { number, event }));
+        let _ = self.line.feed.send(Fed::Sent(Sent { number, event }));
+        self.session.tell_readers(&self.name, &self.line.readers, News::More);
         Ok(())
     }
 
     /// Ends the connections that follow, after what they were sent; their clients resume.
     pub fn hang_up(&self) {
         // Nobody follows: nobody is to be let go.
-        let _ = self.feed.send(Fed::HangUp);
+        let _ = self.line.feed.send(Fed::HangUp);
+        self.session.tell_readers(&self.name, &self.line.readers, News::HangUp);
     }
 }
 
 impl Drop for Outlet {
     fn drop(&mut self) {
         lock(&self.session.streams.open).remove(&self.name);
+        if !self.finished {
+            self.session.tell_readers(&self.name, &self.line.readers, News::Gone);
+        }
     }
 }
 
 impl Streams {
     /// The live end of a stream, where it is written here.
     pub(super) fn feed(&self, name: &str) -> Option<broadcast::Receiver<Fed>> {
-        lock(&self.open).get(name).map(broadcast::Sender::subscribe)
+        lock(&self.open).get(name).map(|line| line.feed.subscribe())
+    }
+
+    /// Who follows a stream, where it is written here.
+    pub(super) fn line(&self, name: &str) -> Option<Arc<Line>> {
+        lock(&self.open).get(name).cloned()
+    }
+
+    /// What is told of a stream from now on.
+    pub(super) fn hear(&self, name: &Arc<str>) -> watch::Receiver<Told> {
+        let mut told = lock(&self.told);
+        told.retain(|other, told| other == name || told.receiver_count() > 0);
+        told.entry(name.clone()).or_default().subscribe()
+    }
+
+    /// Something was told of a stream; nobody may listen any more.
+    pub(super) fn told(&self, name: &str, news: News) {
+        if let Some(told) = lock(&self.told).get(name) {
+            told.send_modify(|told| told.note(news));
+        }
+    }
+
+    /// As [`Streams::told`], of all streams that are listened for.
+    pub(super) fn told_all(&self, news: News) {
+        for told in lock(&self.told).values() {
+            told.send_modify(|told| told.note(news));
+        }
     }
 
     /// Remembers that there is such a log, for as long as it lives.
@@ -192,11 +250,6 @@ impl Streams {
             logs.pop_front();
         }
         logs.push_back((now, name.clone()));
-    }
-
-    /// The keys of all logs that this handle knows of.
-    pub(super) fn keys(&self, id: &SessionId) -> Vec<Key> {
-        lock(&self.logs).iter().map(|(_, name)| log_key(id, name)).collect()
     }
 }
 

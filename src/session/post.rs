@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use super::letter::{LONGEST, Letter, ReplyTo};
 use super::telling::Telling;
+use super::writers::News;
 use super::{FACTS, LiveSession, RECORD, Sessions, Shared, facts::Facts, lock};
 use crate::mcp::SessionId;
 use crate::store::{Heard, Key, PodId, Topic};
@@ -85,6 +86,12 @@ impl Sessions {
                     .is_some_and(|session| session.asks.answer(&number, outcome));
                 self.shared.reply(reply, good);
             }
+            Letter::Follow { session, stream, pod } => self.followed(session, stream, pod),
+            Letter::News { session, stream, news } => {
+                if let Some(session) = self.held(&SessionId(session)) {
+                    session.streams.told(&stream, news);
+                }
+            }
             Letter::Came { ticket, good } => {
                 if let Some(waits) = lock(&self.shared.post.waiting).remove(&ticket) {
                     // Who waited may have given up.
@@ -127,7 +134,10 @@ impl Sessions {
                 loop {
                     let live: Vec<_> = sessions.live();
                     futures_util::stream::iter(live)
-                        .for_each_concurrent(AT_ONCE, async |session| sessions.refresh(&session).await)
+                        .for_each_concurrent(AT_ONCE, async |session| {
+                            sessions.refresh(&session).await;
+                            session.streams.told_all(News::More);
+                        })
                         .await;
                     if sessions.shared.post.gap.is_over() {
                         return;
@@ -148,7 +158,10 @@ impl Sessions {
                     session.learn(facts);
                 }
             }
-            Ok(None) => self.forget(session.session_id()),
+            Ok(None) => {
+                self.forget(session.session_id());
+                session.drop_logs().await;
+            }
             Err(_) => {}
         }
     }

@@ -155,3 +155,96 @@ async fn what_a_session_changed_on_one_pod_is_known_on_all() {
     soon(changed.changed()).await.unwrap();
     assert!(of[1].facts().subscriptions.is_empty());
 }
+
+#[tokio::test]
+async fn b053_a_stream_is_replayed_and_followed_on_another_pod_while_its_call_runs() {
+    let pods = Pods::start(3);
+    let of = pods.open().await;
+    let (outlet, reads) = of[0].stream();
+    let prime = reads.priming_id();
+    outlet.send("1".into()).await.unwrap();
+    let (mut second, mut third) = (rest(&of[1], &prime), rest(&of[2], &prime));
+    let (id, first) = text(soon(second.next()).await);
+    assert_eq!(first, "1");
+    assert_eq!(text(soon(third.next()).await).1, "1");
+    // It waits for what is not there yet, and gets each as it is written.
+    for n in ["2", "3", "4"] {
+        let next = tokio::spawn(async move {
+            let frame = second.next().await;
+            (frame, second)
+        });
+        tokio::task::yield_now().await;
+        outlet.send(n.into()).await.unwrap();
+        let (frame, stream) = soon(next).await.unwrap();
+        assert_eq!(text(frame).1, n);
+        second = stream;
+    }
+    let more = async {
+        for n in 5..200 {
+            outlet.send(n.to_string().into()).await.unwrap();
+        }
+        outlet.finish(Some("200".into())).await.unwrap();
+    };
+    let ((), here, third, again) =
+        tokio::join!(more, all(reads.into_stream()), soon(all(third)), soon(all(rest(&of[2], &id))));
+    let want: Vec<_> = (1..=200).map(|n| n.to_string()).collect();
+    assert_eq!(here, want);
+    assert_eq!((&third[..], &again[..]), (&want[1..], &want[1..]));
+    assert_eq!(soon(all(second)).await, want[4..]);
+    // And after its end.
+    assert_eq!(soon(all(rest(&of[1], &prime))).await, want);
+}
+
+#[tokio::test]
+async fn a_silent_stream_of_another_pod_is_not_lost_until_that_pod_is() {
+    let again = Duration::from_millis(10);
+    let mut pods = Pods::with(2, Settings { again, ..Settings::default() });
+    let of = pods.open().await;
+    let (_outlet, reads) = of[0].stream();
+    let waits = tokio::spawn(all(rest(&of[1], &reads.priming_id())));
+    // Many times over it looks whether it is lost.
+    tokio::time::sleep(again * 20).await;
+    assert!(!waits.is_finished(), "the call takes its time");
+    pods.kill(0).await;
+    assert_eq!(soon(waits).await.unwrap(), ["Lost"]);
+}
+
+#[tokio::test]
+async fn a_call_that_ends_without_an_answer_is_no_silence_on_another_pod() {
+    let pods = Pods::start(2);
+    let of = pods.open().await;
+    let (outlet, reads) = of[0].stream();
+    let mut there = rest(&of[1], &reads.priming_id());
+    outlet.send("1".into()).await.unwrap();
+    assert_eq!(text(soon(there.next()).await).1, "1");
+    let waits = tokio::spawn(all(there));
+    tokio::task::yield_now().await;
+    drop(outlet);
+    assert_eq!(soon(waits).await.unwrap(), ["Lost"]);
+    // A call that its client cancelled ends its stream in order.
+    let (outlet, reads) = of[0].stream();
+    let waits = tokio::spawn(all(rest(&of[1], &reads.priming_id())));
+    tokio::task::yield_now().await;
+    outlet.finish(None).await.unwrap();
+    assert_eq!(soon(waits).await.unwrap(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_writer_that_hangs_up_lets_go_of_readers_on_other_pods_after_what_it_sent() {
+    let pods = Pods::start(2);
+    let of = pods.open().await;
+    let (outlet, reads) = of[0].stream();
+    let prime = reads.priming_id();
+    outlet.send("1".into()).await.unwrap();
+    let mut waits = tokio::spawn(all(rest(&of[1], &prime)));
+    // Until the reader is known to the writer, it cannot be let go.
+    let seen = loop {
+        outlet.hang_up();
+        if let Ok(seen) = timeout(Duration::from_millis(10), &mut waits).await {
+            break seen.unwrap();
+        }
+    };
+    assert_eq!(seen, ["1"]);
+    outlet.finish(Some("2".into())).await.unwrap();
+    assert_eq!(soon(all(rest(&of[1], &prime))).await, ["1", "2"]);
+}
