@@ -5,7 +5,7 @@ mod endpoint;
 mod post;
 
 use super::channel::{Channel, MessageLimits, Outbound};
-use super::client::HttpClient;
+use super::client::{Body, ClientError, HttpClient};
 use super::pool::{Start, Started};
 use super::transport::{Sent, Transport, TransportError};
 use crate::mcp::UpstreamId;
@@ -14,7 +14,6 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
 use post::Post;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +91,7 @@ impl SseSpec {
 }
 
 struct Events {
-    body: Incoming,
+    body: Body,
     decoder: Decoder,
 }
 
@@ -141,7 +140,7 @@ async fn run(
 }
 
 /// Why a request got no response. The client's own words may hold addresses, which are the log's alone.
-fn unreachable(why: hyper_util::client::legacy::Error) -> TransportError {
+fn unreachable(why: ClientError) -> TransportError {
     tracing::debug!(error = ?why, "no response");
     if why.is_connect() {
         TransportError::Unreachable("no connection".into())

@@ -206,7 +206,8 @@ fn events(reply: Reply) -> BoxStream<'static, Event> {
 async fn look(fixture: &Fixture, at: &str) -> Value {
     let url = fixture.url.rsplit_once('/').unwrap().0;
     let client = http_client(Duration::from_secs(5));
-    let response = client.get(format!("{url}/{at}").parse().unwrap()).await.unwrap();
+    let request = http::Request::get(format!("{url}/{at}")).body(Default::default()).unwrap();
+    let response = client.request(request).await.unwrap();
     serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()
 }
 

@@ -1,12 +1,13 @@
 //! Reads a response's body whole, within a bound.
 
+use crate::upstream::client;
 use crate::upstream::transport::TransportError;
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use http_body_util::BodyExt;
 
 /// The whole body. One that came in one piece is not copied.
-pub(super) async fn collect(mut body: hyper::body::Incoming, limit: usize) -> Result<Bytes, TransportError> {
+pub(super) async fn collect(mut body: client::Body, limit: usize) -> Result<Bytes, TransportError> {
     // The length is known before the first byte where the upstream says it.
     let said = body.size_hint().lower();
     if said > limit as u64 {

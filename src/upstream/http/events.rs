@@ -3,6 +3,7 @@
 use super::exchange::{DEPTH, Exchange, garbage};
 use super::giveup::GiveUp;
 use super::strays::Awaited;
+use crate::upstream::client;
 use crate::upstream::transport::{Incoming, Route, TransportError};
 use crate::wire::sse::{Decoder, SseEvent};
 use crate::wire::{Era, Id, Message, envelope};
@@ -26,7 +27,7 @@ const FAREWELL: Duration = Duration::from_millis(200);
 pub(super) struct Events {
     exchange: Arc<Exchange>,
     route: Route,
-    body: Option<hyper::body::Incoming>,
+    body: Option<client::Body>,
     decoder: Decoder,
     ready: VecDeque<SseEvent>,
     /// The request that this stream answers; `None` for a standing one, which ends without an answer.
@@ -47,7 +48,7 @@ impl Events {
     pub(super) fn new(
         exchange: Arc<Exchange>,
         route: Route,
-        body: hyper::body::Incoming,
+        body: client::Body,
         answers: Option<Id>,
         deadline: Instant,
         giveup: GiveUp,

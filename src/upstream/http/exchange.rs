@@ -5,7 +5,7 @@ use super::giveup::GiveUp;
 use super::jar::Jar;
 use super::strays::Strays;
 use super::{HttpConfig, body};
-use crate::upstream::client::HttpClient;
+use crate::upstream::client::{self, HttpClient};
 use crate::upstream::transport::{
     Answer, Answered, Incoming, Outgoing, Route, TransportError, UpstreamSessionId,
 };
@@ -112,7 +112,7 @@ impl Exchange {
     /// The answer that is one JSON body.
     async fn one(
         &self,
-        response: Response<hyper::body::Incoming>,
+        response: Response<client::Body>,
         request: &Outgoing,
     ) -> Result<Incoming, TransportError> {
         if matches!(response.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
@@ -186,7 +186,7 @@ impl Exchange {
         &self,
         route: &Route,
         after: Option<&[u8]>,
-    ) -> Result<hyper::body::Incoming, TransportError> {
+    ) -> Result<client::Body, TransportError> {
         let mut get = self.request_to(Method::GET, &self.bare, route)?;
         if let Some(id) = after {
             let id =
@@ -232,7 +232,7 @@ impl Exchange {
     async fn send_out(
         &self,
         request: Request<Full<Bytes>>,
-    ) -> Result<Response<hyper::body::Incoming>, TransportError> {
+    ) -> Result<Response<client::Body>, TransportError> {
         let response = self.client.request(request).await.map_err(|error| match error.is_connect() {
             true => TransportError::Unreachable(why(&error)),
             false => TransportError::Broken,
@@ -247,7 +247,7 @@ impl Exchange {
     async fn refusal(
         &self,
         route: &Route,
-        response: Response<hyper::body::Incoming>,
+        response: Response<client::Body>,
     ) -> Result<TransportError, TransportError> {
         let status = response.status();
         let json = headers::is_json(response.headers());

@@ -1,0 +1,85 @@
+//! The connections that wait for a request. The one that came last goes first, so that those too many grow old.
+
+use super::connection::Connection;
+use http::Uri;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Below the 5 s after which uvicorn and Node close idle connections: who closes first must be us, for a request that
+/// meets a closing connection may not be sent again.
+const IDLE: Duration = Duration::from_secs(4);
+/// No connection is used for longer: a new one asks for the name's addresses again.
+const LIFE: Duration = Duration::from_secs(300);
+
+pub(super) struct Pool {
+    idle: Mutex<Idle>,
+    /// How long a connection waits at most.
+    longest: Duration,
+}
+
+#[derive(Default)]
+struct Idle {
+    /// From when each waits, the oldest first.
+    waiting: Vec<(Instant, Box<Connection>)>,
+    /// Whether a task closes what waits too long.
+    swept: bool,
+}
+
+impl Default for Pool {
+    fn default() -> Pool {
+        Pool::waiting_for(IDLE)
+    }
+}
+
+impl Pool {
+    pub(super) fn waiting_for(longest: Duration) -> Pool {
+        Pool { idle: Mutex::default(), longest }
+    }
+
+    /// Nothing panics while it holds the lock; then the list is still whole.
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection to the server that `uri` names. It may have ended since it was last driven.
+    pub(super) fn take(&self, uri: &Uri) -> Option<Box<Connection>> {
+        let waiting = &mut self.idle().waiting;
+        let at = waiting.iter().rposition(|(_, connection)| connection.serves(uri))?;
+        let (since, connection) = waiting.remove(at);
+        // Then the others are older still, and are swept.
+        (since.elapsed() < self.longest).then_some(connection)
+    }
+
+    /// Takes back a connection whose response was read. One that has more to do than wait, or is old, is closed.
+    pub(super) fn give(self: &Arc<Self>, connection: Box<Connection>) {
+        let now = Instant::now();
+        if !connection.is_ready() || now - connection.opened > LIFE {
+            return;
+        }
+        let mut idle = self.idle();
+        idle.waiting.push((now, connection));
+        if !std::mem::replace(&mut idle.swept, true) {
+            drop(idle);
+            tokio::spawn(sweep(Arc::downgrade(self), self.longest));
+        }
+    }
+}
+
+/// Closes what waits too long, as long as anything waits.
+async fn sweep(pool: Weak<Pool>, longest: Duration) {
+    loop {
+        sleep(longest / 8).await;
+        let Some(pool) = pool.upgrade() else { return };
+        let mut idle = pool.idle();
+        let old = idle.waiting.partition_point(|(since, _)| since.elapsed() >= longest);
+        let closed: Vec<_> = idle.waiting.drain(..old).collect();
+        idle.swept = !idle.waiting.is_empty();
+        let over = !idle.swept;
+        drop(idle);
+        drop(closed);
+        if over {
+            return;
+        }
+    }
+}
