@@ -3,6 +3,7 @@
 mod arrows;
 mod attack;
 mod client_commands;
+mod drain;
 mod field;
 mod gateway;
 mod harness;
