@@ -113,6 +113,16 @@ pub fn result(message: &Value, id: u64) -> Result<&Value, String> {
     }
 }
 
+/// Whether a list of tools has a part of every upstream.
+pub fn all_listed(load: &Load, list: &Value) -> Result<(), String> {
+    let tools = list["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let has = |name: String| tools.iter().any(|tool| tool["name"] == name);
+    match load.upstreams.iter().find(|upstream| !has(format!("{}__echo", upstream.name))) {
+        Some(upstream) => Err(format!("{} is missing in the list", upstream.name)),
+        None => Ok(()),
+    }
+}
+
 /// One streamed call as it comes in: its progress in order, each step once, and then its result.
 pub struct Streamed {
     pub id: u64,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::client::{Failure, Heard, Load, Streamed, repeat, result};
+use crate::client::{Failure, Heard, Load, Streamed, all_listed, repeat, result};
 use crate::http::Answer;
 
 const VERSION: &str = "2025-11-25";
@@ -62,6 +62,10 @@ impl Session {
         work.spawn(async move {
             repeat(&short.load, "legacy_call", BETWEEN, || short.short()).await;
         });
+        let list = self.clone();
+        work.spawn(async move {
+            repeat(&list.load, "legacy_list", 2 * BETWEEN, || list.list()).await;
+        });
         let streamed = self.clone();
         work.spawn(async move {
             repeat(&streamed.load, "legacy_streamed_call", BETWEEN, || streamed.streamed()).await;
@@ -113,13 +117,14 @@ impl Session {
         self.whole(id, answer).await
     }
 
-    /// Calls and lists in turn.
+    async fn list(&self) -> Result<(), Failure> {
+        let list = self.ask("tools/list", &json!({})).await?;
+        all_listed(&self.load, &list).map_err(|why| Failure::new("-", why))
+    }
+
     async fn short(&self) -> Result<(), Failure> {
         let id = self.load.unique();
         let upstream = &self.load.upstreams[id as usize % self.load.upstreams.len()];
-        if id.is_multiple_of(4) {
-            return self.ask("tools/list", &json!({})).await.map(drop);
-        }
         let call = json!({ "name": format!("{}__echo", upstream.name), "arguments": { "n": id } });
         let said = self.ask("tools/call", &call).await?;
         match said["structuredContent"]["n"] == id {
@@ -155,8 +160,9 @@ impl Session {
         mut take: impl FnMut(&Value) -> Result<(), String>,
     ) -> Result<Value, Failure> {
         let mut place = Place::default();
+        // Whatever comes of it later, this pod had the call.
+        let replica = stream.replica();
         loop {
-            let replica = stream.replica();
             while let Some(event) = stream.event().await.map_err(|why| Failure::new(&replica, why))? {
                 place.at(&event);
                 if event.data.is_empty() {
@@ -164,6 +170,9 @@ impl Session {
                 }
                 let message: Value = serde_json::from_slice(&event.data)
                     .map_err(|error| Failure::new(&replica, format!("no JSON: {error}")))?;
+                if message["id"].is_null() && message.get("error").is_some() {
+                    return Err(Failure::new(&replica, format!("an error on its stream: {message}")));
+                }
                 take(&message).map_err(|why| Failure::new(&replica, why))?;
                 if message["method"].is_null() {
                     result(&message, id).map_err(|why| Failure::new(&replica, why))?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::client::{Failure, Heard, Load, Streamed, repeat, result};
+use crate::client::{Failure, Heard, Load, Streamed, all_listed, repeat, result};
 use crate::http::Answer;
 
 const VERSION: &str = "2026-07-28";
@@ -43,28 +43,34 @@ async fn post(load: &Load, id: u64, method: &str, mut params: Value) -> Result<A
 /// A client's calls, until it is enough.
 pub async fn work(load: Arc<Load>) {
     let mut work = JoinSet::new();
-    let short_of = load.clone();
+    let (list_of, short_of) = (load.clone(), load.clone());
+    work.spawn(async move { repeat(&list_of, "modern_list", 2 * BETWEEN, || list(&list_of)).await });
     work.spawn(async move { repeat(&short_of, "modern_call", BETWEEN, || short(&short_of)).await });
     work.spawn(async move { repeat(&load, "modern_streamed_call", BETWEEN, || streamed(&load)).await });
     work.join_all().await;
 }
 
-async fn short(load: &Load) -> Result<(), Failure> {
-    let id = load.unique();
-    let upstream = &load.upstreams[id as usize % load.upstreams.len()];
-    let (method, params) = match id.is_multiple_of(4) {
-        true => ("tools/list", json!({})),
-        false => {
-            ("tools/call", json!({ "name": format!("{}__echo", upstream.name), "arguments": { "n": id } }))
-        }
-    };
+/// One call whose answer comes whole.
+async fn ask(load: &Load, id: u64, method: &str, params: Value) -> Result<Value, Failure> {
     let answer = post(load, id, method, params).await?;
     let replica = answer.replica();
     let message = answer.json().await.map_err(|why| Failure::new(&replica, why))?;
-    let said = result(&message, id).map_err(|why| Failure::new(&replica, why))?;
-    match method == "tools/list" || said["structuredContent"]["n"] == id {
+    result(&message, id).cloned().map_err(|why| Failure::new(&replica, why))
+}
+
+async fn list(load: &Load) -> Result<(), Failure> {
+    let list = ask(load, load.unique(), "tools/list", json!({})).await?;
+    all_listed(load, &list).map_err(|why| Failure::new("-", why))
+}
+
+async fn short(load: &Load) -> Result<(), Failure> {
+    let id = load.unique();
+    let upstream = &load.upstreams[id as usize % load.upstreams.len()];
+    let call = json!({ "name": format!("{}__echo", upstream.name), "arguments": { "n": id } });
+    let said = ask(load, id, "tools/call", call).await?;
+    match said["structuredContent"]["n"] == id {
         true => Ok(()),
-        false => Err(Failure::new(&replica, format!("echo of {id} is {said}"))),
+        false => Err(Failure::new("-", format!("echo of {id} is {said}"))),
     }
 }
 
