@@ -49,6 +49,8 @@ pub struct Rules {
     /// Admitted `Host` and `Origin` values; `*` admits any.
     pub hosts: Vec<String>,
     pub origins: Vec<String>,
+    /// Whether other pods can go on with the sessions of this one.
+    pub shared: bool,
     /// A second path at which the endpoint answers, besides `/mcp`.
     pub public_path: Option<String>,
     /// Request headers that some upstream wants forwarded.

@@ -25,13 +25,19 @@ const SILENCE: Duration = Duration::from_millis(500);
 
 /// A stream that answers a POST, from its beginning.
 pub fn answering(peer: &Peer, follower: Follower) -> Response<Body> {
-    let prime = primed(peer.caller.version).then(|| prime(follower.priming_id()));
-    body::events(&peer.gate, "post", events(peer, prime, follower.into_stream(), Parting::never()))
+    let id = follower.priming_id();
+    let prime = primed(peer.caller.version).then(|| prime(id.clone()));
+    // Older clients do not know that such a stream may close before its answer.
+    let moves = primed(peer.caller.version);
+    let parting = Parting::answer(peer, moves, id);
+    body::events(&peer.gate, "post", events(peer, prime, follower.into_stream(), parting))
 }
 
 /// The rest of a stream that answered a POST.
 pub fn resumed(peer: &Peer, follower: Follower) -> Response<Body> {
-    body::events(&peer.gate, "get", events(peer, None, follower.into_stream(), Parting::never()))
+    // Who has resumed once can do so again.
+    let parting = Parting::answer(peer, true, follower.priming_id());
+    body::events(&peer.gate, "get", events(peer, None, follower.into_stream(), parting))
 }
 
 /// A session's GET stream.
@@ -91,6 +97,17 @@ impl Parting {
 
     fn when(when: impl Fn() -> BoxFuture<'static, ()> + Send + 'static) -> Parting {
         Parting { id: None, when: Box::new(when), at_end: false }
+    }
+
+    /// An answer's stream: its call runs on here, and its events stand in the session's log, for whoever follows it from
+    /// another pod.
+    fn answer(peer: &Peer, moves: bool, id: String) -> Parting {
+        if !(moves && peer.gate.rules.shared) {
+            return Parting::never();
+        }
+        let draining = peer.gate.lifecycle.draining.clone();
+        let when = move || draining.clone().cancelled_owned().boxed();
+        Parting { id: Some(id), ..Parting::when(when) }
     }
 }
 

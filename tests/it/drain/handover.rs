@@ -83,3 +83,46 @@ async fn a_get_stream_goes_on_at_another_pod() {
     }
     assert!(there.call("first", json!({})).await.is_object(), "the session lives on");
 }
+
+#[tokio::test]
+async fn a_streamed_call_is_followed_from_another_pod_while_its_own_drains() {
+    let mut pods = Pods::start();
+    let (here, there) = pods.session().await;
+    let steps = r#"{"name":"progress","arguments":{"steps":10,"ms":300},"_meta":{"progressToken":"p"}}"#;
+    let mut stream = here.send("\"c\"", "tools/call", steps).await;
+    let mut seen = Vec::new();
+    let mut ended = false;
+    while seen.len() < 2 {
+        note(&stream.message().await.expect("progress"), &mut seen, &mut ended);
+    }
+    pods.one.terminate();
+    // What was under way when the pod was told comes before the farewell.
+    let farewell = rest(&mut stream).await;
+    let data = farewell.lines().filter_map(|line| line.strip_prefix("data: "));
+    for message in data.filter(|data| !data.is_empty()) {
+        note(&serde_json::from_str(message).expect("a message"), &mut seen, &mut ended);
+    }
+    assert!(!ended && seen.len() < 10, "it moved on in the middle: {farewell}");
+    assert!(farewell.contains("retry: "), "{farewell:?}");
+    let last = farewell.lines().filter_map(|line| line.strip_prefix("id: ")).next_back();
+    let mut stream = there.stream(Some(last.expect("it says from where to go on"))).await;
+    assert_eq!(stream.status, 200);
+    while !ended {
+        note(&stream.message().await.expect("a message"), &mut seen, &mut ended);
+    }
+    assert_eq!(seen, (1..=10).collect::<Vec<_>>(), "each step once and in order");
+    assert!(stream.event().await.is_none(), "nothing follows the answer");
+    assert_eq!(soon("its end", pods.one.ended()).await.code(), Some(0));
+    assert_eq!(pods.upstream.seen_of("tools/call").await.len(), 1, "it ran once");
+}
+
+/// Takes down a step of progress, or the answer.
+fn note(message: &Value, seen: &mut Vec<u64>, ended: &mut bool) {
+    match message["params"]["progress"].as_u64() {
+        Some(step) => seen.push(step),
+        None => {
+            assert_eq!(message["result"]["content"][0]["text"], "10 steps", "{message}");
+            *ended = true;
+        }
+    }
+}
