@@ -6,6 +6,7 @@ mod budget;
 mod calls;
 mod cap;
 mod changes;
+mod expiry;
 mod facts;
 mod follow;
 mod letter;
@@ -187,9 +188,10 @@ impl Sessions {
         let id = loop {
             let id = SessionId(random_text::<ID_BYTES>().into());
             let key = shared.record(&id);
-            let life = shared.life(facts.transport);
+            let life = shared.kept(&facts);
             let writes = vec![
                 (key.clone(), Write::set(FACTS, facts.packed.clone())),
+                (key.clone(), Write::set(expiry::NOTED, shared.part_of(&facts).to_string())),
                 (key.clone(), Write::Live(life)),
             ];
             match shared.store.commit(vec![(key, Check::Absent)], writes, Sure::Master).await {
@@ -198,7 +200,10 @@ impl Sessions {
                 Err(_) => return Err(StoreAway.into()),
             }
         };
-        let ended = cap::admit(self, &facts, &id).await?;
+        // What is not noted ends too, but nobody is told.
+        let (ended, _) =
+            tokio::join!(cap::admit(self, &facts, &id), shared.note_end(&id, shared.part_of(&facts)));
+        let ended = ended?;
         Ok(Opened { session: self.handle(id, facts), ended })
     }
 
@@ -237,6 +242,11 @@ impl Sessions {
             },
         };
         let facts = session.facts();
+        if shared.is_over(&facts) {
+            drop(facts);
+            self.forget(session.session_id());
+            return Found::Unknown;
+        }
         if *facts.profile == *profile && facts.owner == facts::owner(principal) {
             drop(facts);
             Found::Found(session)
@@ -318,7 +328,9 @@ impl Sessions {
         if let Some(session) = held {
             session.drop_logs().await;
         }
-        Ok(record.map(|record| Arc::new(Ended::new(id.clone(), &record))))
+        let Some(record) = record else { return Ok(None) };
+        self.shared.forget_end(id, &record).await;
+        Ok(Some(Arc::new(Ended::new(id.clone(), &record))))
     }
 }
 

@@ -24,6 +24,7 @@ use exchange::{Answer, Takes};
 use http::{HeaderMap, Response, StatusCode};
 use peer::Peer;
 use std::sync::Arc;
+use tokio::time::MissedTickBehavior;
 
 pub use hello::initialize;
 
@@ -201,6 +202,30 @@ pub async fn delete(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap) -> Respo
 pub fn end_upstream(gate: &Arc<Gate>, ended: Arc<Ended>) {
     if let Some(mount) = gate.mount(ended.profile()) {
         gate.tasks.spawn(async move { mount.backend.end(ended).await });
+    }
+}
+
+/// Ends upstream what sessions that are over had opened, until the pod drains. Each is ended by one pod.
+pub async fn sweep(gate: Arc<Gate>) {
+    let mut beat = tokio::time::interval(gate.sessions.sweep_every());
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = beat.tick() => {}
+            () = gate.draining.cancelled() => return,
+        }
+        let end = |ended: Arc<Ended>| {
+            let mount = gate.mount(ended.profile());
+            async move {
+                metrics().sessions.with_label_values(&["expired"]).inc();
+                if let Some(mount) = mount {
+                    mount.backend.end(ended).await;
+                }
+            }
+        };
+        if gate.sessions.sweep(end).await.is_err() {
+            tracing::debug!("sessions that are over were not looked for: the store is away");
+        }
     }
 }
 

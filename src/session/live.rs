@@ -106,14 +106,9 @@ impl LiveSession {
         &self.roots
     }
 
-    /// Whether a call runs here.
-    pub fn is_calling(&self) -> bool {
-        self.calls.any()
-    }
-
     /// Whether a call runs or a GET stream is open here.
     pub(super) fn is_busy(&self) -> bool {
-        *self.listeners().borrow() > 0 || self.is_calling()
+        *self.listeners().borrow() > 0 || self.calls.any()
     }
 
     /// Counts as a use: extends the life where a part of it has passed since anyone's touch, and else costs nothing.
@@ -126,14 +121,14 @@ impl LiveSession {
         if !due || self.touching.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let done = self.extend(facts, life).await;
+        let done = self.extend(facts).await;
         self.touching.store(false, Ordering::Release);
         done
     }
 
-    async fn extend(&self, was: Arc<Facts>, life: std::time::Duration) -> Result<(), StoreAway> {
+    async fn extend(&self, was: Arc<Facts>) -> Result<(), StoreAway> {
         let facts = Facts { touched: now(), used: true, ..(*was).clone() }.pack();
-        match self.write(&was, &facts, Some(life)).await? {
+        match self.write(&was, &facts, Some(self.shared.kept(&facts))).await? {
             true => {
                 self.learn(facts.clone());
                 cap::note(&self.shared, &facts, &self.id).await
