@@ -12,6 +12,7 @@ pub mod listing;
 pub mod reply;
 #[cfg(test)]
 pub(crate) mod scripted;
+pub mod trail;
 
 pub use backend::{About, Age, Backend};
 pub use call::{Call, Resume};
@@ -20,3 +21,4 @@ pub use fault::{Fault, Reason};
 pub use kept::Kept;
 pub use listing::{Item, Kind, Listing};
 pub use reply::{Ask, Event, InputRequired, Note, Outcome, Reply};
+pub use trail::{Track, Trail};

@@ -144,6 +144,7 @@ impl Peer {
             method,
             params,
             resume,
+            trail: None,
             cancel: CancellationToken::new(),
             deadline: Instant::now() + self.timeout,
         }

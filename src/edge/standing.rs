@@ -39,6 +39,7 @@ pub fn call<'a>(
         params: Params::read(filter).expect("an object of our own making reads"),
         progress: None,
         resume: None,
+        trail: None,
         cancel,
         deadline: Instant::now() + FOREVER,
     }

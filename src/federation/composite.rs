@@ -7,7 +7,7 @@ use super::silence::Silence;
 use super::uris::{UriRules, Uris};
 use super::{Member, Profile};
 use crate::mcp::{
-    About, Age, Backend, Call, Caller, Fault, Kind, Listing, Note, Reason, Reply, Session, UpstreamId,
+    About, Age, Backend, Call, Caller, Fault, Kind, Listing, Note, Reason, Reply, Session, Track, UpstreamId,
 };
 use crate::wire::{Method, Raw};
 use arc_swap::ArcSwapOption;
@@ -155,6 +155,18 @@ impl Backend for Composite {
             _ if call.method == Method::Listen => self.0.clone().listen(call).boxed(),
             [only] => self.pass(only, call),
             _ => self.0.clone().route(call).boxed(),
+        }
+    }
+
+    fn take_over(&self, call: Call, track: Track) -> BoxFuture<'static, Reply> {
+        let members = &self.0.profile.members;
+        let Some(member) = members.iter().position(|member| *member.backend.id() == track.upstream) else {
+            // The configuration changed since the call began.
+            return ready(Reply::fault(Reason::lost(&call.method, track.upstream))).boxed();
+        };
+        match &members[..] {
+            [only] => only.backend.take_over(call, track),
+            _ => self.0.clone().go_on(member, call, track).boxed(),
         }
     }
 

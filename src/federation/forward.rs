@@ -2,7 +2,7 @@
 
 use super::composite::{Inner, check_resume};
 use super::{about, splice};
-use crate::mcp::{Call, Caller, Event, Fault, Kind, Note, Outcome, Reason, Reply};
+use crate::mcp::{Call, Caller, Event, Fault, Kind, Note, Outcome, Reason, Reply, Track};
 use crate::wire::{Method, Raw, Span, json};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
@@ -39,8 +39,31 @@ impl Inner {
         if let Err(reason) = check_resume(&call, backend.id()) {
             return Reply::fault(reason);
         }
+        if let (Some(trail), Some(asked)) = (&call.trail, &asked) {
+            trail.about(&asked.seen, &asked.own);
+        }
         let (method, caller) = (call.method.clone(), call.caller.clone());
         let reply = backend.call(call).await;
+        self.back(member, method, caller, asked, reply).await
+    }
+
+    /// The rest of a call that another pod sent to the owner, with the names that clients see.
+    pub(super) async fn go_on(self: Arc<Self>, member: usize, call: Call, track: Track) -> Reply {
+        let (method, caller) = (call.method.clone(), call.caller.clone());
+        let asked =
+            track.uri.as_ref().map(|(seen, own)| Asked { seen: seen.to_string(), own: own.to_string() });
+        let reply = self.profile.members[member].backend.take_over(call, track).await;
+        self.back(member, method, caller, asked, reply).await
+    }
+
+    async fn back(
+        self: Arc<Self>,
+        member: usize,
+        method: Method,
+        caller: Arc<Caller>,
+        asked: Option<Asked>,
+        reply: Reply,
+    ) -> Reply {
         let back = Back { inner: self, member, method, caller, asked };
         match reply {
             Reply::One(outcome) => Reply::One(back.outcome(outcome).await),

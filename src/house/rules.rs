@@ -49,7 +49,6 @@ pub fn of(config: &Config) -> Result<Rules, StartError> {
         follow_meta: config.compat.mixed_version_header == MixedVersionHeader::FollowMeta,
         hosts,
         origins,
-        shared: config.store.redis_url.is_some(),
         public_path: config.public_path.clone(),
         forward,
     })

@@ -1,7 +1,8 @@
 //! Everything that answers MCP calls: an upstream link, the federation of several, later the execute surface.
 
-use super::{Call, Caller, Fault, Kind, Listing, Note, Reply, Session, UpstreamId};
+use super::{Call, Caller, Fault, Kind, Listing, Note, Reason, Reply, Session, Track, UpstreamId};
 use crate::wire::Raw;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 
@@ -49,6 +50,13 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Everything but lists and `server/discover`.
     fn call(&self, call: Call) -> BoxFuture<'static, Reply>;
+
+    /// Goes on with a call that another pod began and cannot end, after the last event of `track`. It is never made a
+    /// second time: what cannot go on ends in a fault. Of `call` the params are not needed.
+    fn take_over(&self, call: Call, track: Track) -> BoxFuture<'static, Reply> {
+        let fault = Reason::lost(&call.method, track.upstream);
+        std::future::ready(Reply::fault(fault)).boxed()
+    }
 
     /// A client's notification (`roots/list_changed`), already known to be ours to pass on.
     fn tell(&self, caller: Arc<Caller>, note: Note) -> BoxFuture<'static, Result<(), Fault>>;

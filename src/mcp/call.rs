@@ -1,6 +1,6 @@
 //! One request on its way to a backend.
 
-use super::{Caller, UpstreamId};
+use super::{Caller, Trail, UpstreamId};
 use crate::wire::Method;
 use crate::wire::params::Params;
 use crate::wire::raw::Raw;
@@ -23,6 +23,8 @@ pub struct Call {
     pub progress: Option<Bytes>,
     /// This call continues one that ended in `InputRequired`.
     pub resume: Option<Arc<Resume>>,
+    /// Where it is to be written how far the call has come upstream: of a call whose stream another pod may go on with.
+    pub trail: Option<Arc<Trail>>,
     /// Explicit cancel; dropping the [`Reply`](super::Reply) cancels as well.
     pub cancel: CancellationToken,
     pub deadline: Instant,

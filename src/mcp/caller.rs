@@ -3,6 +3,7 @@
 use crate::wire::{Method, Raw, Version, json};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
@@ -96,7 +97,8 @@ impl fmt::Debug for SessionId {
 }
 
 /// An upstream's name in the configuration: `[a-z0-9-]{1,20}`, so that the first `__` of a tool's name splits uniquely.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(into = "Arc<str>", try_from = "Arc<str>")]
 pub struct UpstreamId(Arc<str>);
 
 impl UpstreamId {
@@ -109,6 +111,20 @@ impl UpstreamId {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl From<UpstreamId> for Arc<str> {
+    fn from(id: UpstreamId) -> Arc<str> {
+        id.0
+    }
+}
+
+impl TryFrom<Arc<str>> for UpstreamId {
+    type Error = &'static str;
+
+    fn try_from(id: Arc<str>) -> Result<UpstreamId, &'static str> {
+        UpstreamId::new(&id).ok_or("no upstream's id")
     }
 }
 

@@ -54,6 +54,12 @@ pub enum Reason {
     Busy { upstream: UpstreamId },
     #[error("upstream {upstream} broke off after the call began; whether it was carried out is unknown")]
     OutcomeUnknown { upstream: UpstreamId },
+    /// The pod that ran the call is gone, and the call with it.
+    #[error("the gateway lost this call{}", if *safe { "; make it again" } else { "; whether it was carried out is unknown" })]
+    Lost {
+        /// Whether that it was begun leaves nothing in doubt.
+        safe: bool,
+    },
     /// Our own credential for the upstream was refused; not the client's business to log in.
     #[error("the gateway's credential for upstream {upstream} was refused")]
     Credential { upstream: UpstreamId },
@@ -67,6 +73,14 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// What became of a call whose stream ended before its answer and cannot be gone on with.
+    pub fn lost(method: &Method, upstream: UpstreamId) -> Reason {
+        match method.is_safe() {
+            true => Reason::Unreachable { upstream, why: "it broke off before its answer".into() },
+            false => Reason::OutcomeUnknown { upstream },
+        }
+    }
+
     /// A stable word for `data.reason` and metrics.
     pub fn word(&self) -> &'static str {
         match self {
@@ -85,7 +99,8 @@ impl Reason {
             Reason::Garbage { .. } => "upstream_garbage",
             Reason::TooLarge { .. } => "upstream_too_large",
             Reason::Busy { .. } => "upstream_busy",
-            Reason::OutcomeUnknown { .. } => "outcome_unknown",
+            Reason::OutcomeUnknown { .. } | Reason::Lost { safe: false } => "outcome_unknown",
+            Reason::Lost { safe: true } => "call_lost",
             Reason::Credential { .. } => "upstream_credential",
             Reason::Full => "gateway_busy",
             Reason::Cancelled => "cancelled",
@@ -115,6 +130,7 @@ impl Reason {
             Reason::Unreachable { .. }
                 | Reason::Timeout { .. }
                 | Reason::Busy { .. }
+                | Reason::Lost { safe: true }
                 | Reason::Full
                 | Reason::StoreAway
         )

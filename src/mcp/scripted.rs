@@ -298,6 +298,7 @@ pub(crate) fn call(method: Method, params: &str) -> Call {
         params: Params::read(Raw::trusted(params.to_owned())).expect("tests send objects"),
         progress: None,
         resume: None,
+        trail: None,
         cancel: CancellationToken::new(),
         deadline: Instant::now() + Duration::from_secs(30),
     }

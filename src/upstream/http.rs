@@ -49,6 +49,10 @@ impl Transport for Http {
         self.exchange.clone().request(route, request).boxed()
     }
 
+    fn resume(&self, route: Route, request: Outgoing, after: Bytes) -> Sent<Answered> {
+        self.exchange.clone().resume(route, request, after).boxed()
+    }
+
     fn send(&self, route: Route, message: Bytes) -> Sent<()> {
         self.exchange.clone().send(route, message).boxed()
     }

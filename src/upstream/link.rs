@@ -24,16 +24,18 @@ mod local;
 mod meet;
 mod pages;
 mod reach;
+mod renewal;
 mod sessions;
 mod shared;
 mod speak;
+mod takeover;
 mod trouble;
 
 pub use meet::Met;
 pub use reach::{LinkConfig, Reach};
 
 use crate::mcp::{
-    About, Age, Backend, Call, Caller, Fault, Kind, Listing, Note, Outcome, Reply, Session, UpstreamId,
+    About, Age, Backend, Call, Caller, Fault, Kind, Listing, Note, Outcome, Reply, Session, Track, UpstreamId,
 };
 use crate::telemetry::metrics;
 use crate::wire::{Method, Version};
@@ -148,6 +150,10 @@ impl Backend for Link {
 
     fn call(&self, call: Call) -> BoxFuture<'static, Reply> {
         self.inner.clone().call(call).boxed()
+    }
+
+    fn take_over(&self, call: Call, track: Track) -> BoxFuture<'static, Reply> {
+        self.inner.clone().take_over(call, track).boxed()
     }
 
     fn tell(&self, caller: Arc<Caller>, note: Note) -> BoxFuture<'static, Result<(), Fault>> {

@@ -1,7 +1,9 @@
 //! One way to reach an upstream server. A transport moves messages and knows nothing of eras, lists or health.
 
+use crate::mcp::Trail;
 use crate::wire::{Id, Message, Method, Raw, Version};
 use bytes::Bytes;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use std::borrow::Cow;
@@ -42,6 +44,8 @@ pub struct Outgoing {
     pub name: Option<String>,
     /// The progress token in `params`, where there is one: ours, unique like the id.
     pub progress: Option<Bytes>,
+    /// Where the event ids of the answer are noted, where anyone may go on with its stream elsewhere.
+    pub trail: Option<Arc<Trail>>,
     pub deadline: Instant,
 }
 
@@ -75,6 +79,13 @@ pub type Sent<T> = BoxFuture<'static, Result<T, TransportError>>;
 pub trait Transport: Send + Sync + 'static {
     /// Sends a request. Fails before the answer's first byte, or gives the answer.
     fn request(&self, route: Route, request: Outgoing) -> Sent<Answered>;
+
+    /// Goes on with the answer to a request that another process sent, after the event `after`: of `request` the id, the
+    /// trail and the deadline count. Fails where the transport has no such streams, or the upstream knows no more of it.
+    fn resume(&self, route: Route, request: Outgoing, after: Bytes) -> Sent<Answered> {
+        drop((route, request, after));
+        std::future::ready(Err(TransportError::Broken)).boxed()
+    }
 
     /// Sends a notification, or the answer to a server request: a whole JSON-RPC message.
     fn send(&self, route: Route, message: Bytes) -> Sent<()>;

@@ -3,7 +3,6 @@
 mod arrows;
 mod attack;
 mod client_commands;
-mod drain;
 mod field;
 mod gateway;
 mod harness;

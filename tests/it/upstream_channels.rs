@@ -55,6 +55,7 @@ fn request(id: &str, method: &str, params: Value) -> Outgoing {
         progress: params["_meta"].get("progressToken").map(|token| token.to_string().into()),
         params: Raw::of(&params),
         name: None,
+        trail: None,
         deadline: Instant::now() + Duration::from_secs(20),
     }
 }

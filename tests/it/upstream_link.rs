@@ -7,6 +7,7 @@ pub mod hostile;
 mod lists;
 mod manners;
 mod sessions;
+mod takeover;
 
 use crate::harness::{Fixture, comes_true};
 use bytes::Bytes;
@@ -150,6 +151,7 @@ fn call_with(caller: &Arc<Caller>, method: Method, params: Params) -> Call {
         progress: params.progress(),
         params,
         resume: None,
+        trail: None,
         cancel: CancellationToken::new(),
         deadline: Instant::now() + Duration::from_secs(20),
     }

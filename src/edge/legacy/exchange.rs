@@ -198,6 +198,7 @@ impl Exchange {
             progress: request.params.progress(),
             params: request.params.clone(),
             resume: None,
+            trail: None,
             cancel,
             deadline: Instant::now() + self.peer.gate.rules.call,
         };

@@ -37,6 +37,7 @@ impl Talk {
             method: request.method,
             params: request.params,
             resume: None,
+            trail: None,
             cancel: called.token().clone(),
             deadline: Instant::now() + self.gate.rules.call,
         };

@@ -50,6 +50,7 @@ impl Peer {
             params: Raw::trusted("{}"),
             name: None,
             progress: Some(format!("\"p{id}\"").into()),
+            trail: None,
             deadline: Instant::now() + Duration::from_secs(60),
         };
         tokio::spawn(self.channel.request(route(who), request))
@@ -382,6 +383,7 @@ async fn an_upstream_that_reads_nothing_makes_callers_wait_no_longer_than_their_
         params: big.clone(),
         name: None,
         progress: None,
+        trail: None,
         deadline: Instant::now() + Duration::from_millis(100),
     };
     let (first, second) =

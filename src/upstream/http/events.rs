@@ -3,8 +3,9 @@
 use super::exchange::{DEPTH, Exchange, garbage};
 use super::giveup::GiveUp;
 use super::strays::Awaited;
+use crate::mcp::Trail;
 use crate::upstream::client;
-use crate::upstream::transport::{Incoming, Route, TransportError};
+use crate::upstream::transport::{Incoming, Outgoing, Route, TransportError};
 use crate::wire::sse::{Decoder, SseEvent};
 use crate::wire::{Era, Id, Message, envelope};
 use bytes::Bytes;
@@ -32,6 +33,8 @@ pub(super) struct Events {
     ready: VecDeque<SseEvent>,
     /// The request that this stream answers; `None` for a standing one, which ends without an answer.
     answers: Option<Id>,
+    /// Where its event ids are noted, should another process have to go on with it.
+    trail: Option<Arc<Trail>>,
     last: Option<Bytes>,
     retry: Duration,
     /// Whether the upstream named that time, and closed the stream since: it means to be asked again.
@@ -48,8 +51,7 @@ impl Events {
     pub(super) fn new(
         exchange: Arc<Exchange>,
         route: Route,
-        body: client::Body,
-        answers: Option<Id>,
+        body: Option<client::Body>,
         deadline: Instant,
         giveup: GiveUp,
     ) -> Events {
@@ -57,10 +59,11 @@ impl Events {
         Events {
             exchange,
             route,
-            body: Some(body),
+            body,
             decoder,
             ready: VecDeque::new(),
-            answers,
+            answers: None,
+            trail: None,
             last: None,
             retry: RETRY,
             polled: false,
@@ -70,6 +73,33 @@ impl Events {
             giveup,
             elsewhere: None,
         }
+    }
+
+    /// The stream that answers a request.
+    pub(super) fn answering(
+        exchange: Arc<Exchange>,
+        route: Route,
+        body: client::Body,
+        request: Outgoing,
+        giveup: GiveUp,
+    ) -> Events {
+        let Outgoing { id, trail, deadline, .. } = request;
+        Events { answers: Some(id), trail, ..Events::new(exchange, route, Some(body), deadline, giveup) }
+    }
+
+    /// The rest of such a stream, after an event that another process saw. Without a body it is asked for.
+    pub(super) fn resuming(
+        exchange: Arc<Exchange>,
+        route: Route,
+        body: Option<client::Body>,
+        request: Outgoing,
+        giveup: GiveUp,
+        after: Bytes,
+    ) -> Events {
+        let Outgoing { id, trail, deadline, .. } = request;
+        let elsewhere = Some(exchange.strays.await_answer(&id));
+        let rest = Events::new(exchange, route, body, deadline, giveup);
+        Events { answers: Some(id), trail, last: Some(after), elsewhere, ..rest }
     }
 
     /// The messages, in order. After an answer or an error nothing follows.
@@ -156,6 +186,9 @@ impl Events {
     fn take(&mut self, event: SseEvent) -> Option<Result<Incoming, TransportError>> {
         self.attempts = 0;
         if let Some(id) = event.id {
+            if let Some(trail) = self.trail.as_ref().filter(|_| self.is_legacy()) {
+                trail.passed(Some(&*id).filter(|id| !id.is_empty()));
+            }
             // An empty id forgets the last one (WHATWG EventSource).
             self.last = (!id.is_empty()).then(|| Bytes::from(id));
             if let Some(request) = self.answers.as_ref().filter(|_| self.elsewhere.is_none()) {
@@ -187,7 +220,12 @@ impl Events {
     }
 
     fn can_go_on(&self) -> bool {
-        self.last.is_some() && self.route.version.is_some_and(|v| v.era() == Era::Legacy)
+        self.last.is_some() && self.is_legacy()
+    }
+
+    /// Only there streams go on after an event (2026-07-28 has no resumption).
+    fn is_legacy(&self) -> bool {
+        self.route.version.is_some_and(|v| v.era() == Era::Legacy)
     }
 
     /// Goes on with the stream after its last event, on a new connection (2025-11-25 transports, *Resumability*). A

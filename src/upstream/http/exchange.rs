@@ -87,7 +87,7 @@ impl Exchange {
         }
         let text = envelope::write_request(&request.id, &request.method, &request.params);
         *post.body_mut() = Full::new(text);
-        let mut giveup = GiveUp::watch(&self, &route, &request.id);
+        let mut giveup = GiveUp::watch(&self, &route, &request);
         let response = within(deadline, self.send_out(post)).await.inspect_err(|error| {
             if !matches!(error, TransportError::Timeout) {
                 giveup.disarm();
@@ -99,7 +99,7 @@ impl Exchange {
         }
         let session = session_of(response.headers());
         if headers::is_event_stream(response.headers()) {
-            let events = Events::new(self, route, response.into_body(), Some(request.id), deadline, giveup);
+            let events = Events::answering(self, route, response.into_body(), request, giveup);
             return Ok(Answered { answer: Answer::Stream(events.stream()), session });
         }
         let answer = within(deadline, self.one(response, &request)).await;
@@ -107,6 +107,25 @@ impl Exchange {
             giveup.disarm();
         }
         Ok(Answered { answer: Answer::One(answer?), session })
+    }
+
+    /// The rest of an answer that came as events to another process.
+    pub(super) async fn resume(
+        self: Arc<Self>,
+        route: Route,
+        request: Outgoing,
+        after: Bytes,
+    ) -> Result<Answered, TransportError> {
+        let body = match within(request.deadline, self.get(&route, Some(&after))).await {
+            Ok(body) => Some(body),
+            // It is asked again, as any stream that broke.
+            Err(TransportError::Unreachable(_) | TransportError::Broken) => None,
+            Err(TransportError::Refused { status: 502..=504, .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let giveup = GiveUp::watch(&self, &route, &request);
+        let events = Events::resuming(self, route, body, request, giveup, after);
+        Ok(Answered { answer: Answer::Stream(events.stream()), session: None })
     }
 
     /// The answer that is one JSON body.
@@ -173,7 +192,7 @@ impl Exchange {
             Ok(body) => {
                 let forever = Instant::now() + FOREVER;
                 let giveup = GiveUp::none();
-                Ok(Some(Events::new(self, route, body, None, forever, giveup).stream()))
+                Ok(Some(Events::new(self, route, Some(body), forever, giveup).stream()))
             }
             // What knows no GET at all says 501 (RFC 9110 9.1).
             Err(TransportError::Refused { status: 405 | 501, .. }) => Ok(None),

@@ -2,18 +2,20 @@
 //! (2025-11-25 cancellation). A modern upstream takes the closed exchange for the cancel.
 
 use super::exchange::Exchange;
-use crate::upstream::transport::Route;
+use crate::mcp::Trail;
+use crate::upstream::transport::{Outgoing, Route};
 use crate::wire::{Era, Id, Method, Raw, envelope};
 use std::sync::Arc;
 
 /// Tells a legacy upstream that a request of ours is given up, unless disarmed before it is dropped.
-pub(super) struct GiveUp(Option<(Arc<Exchange>, Route, Id)>);
+pub(super) struct GiveUp(Option<(Arc<Exchange>, Route, Id, Option<Arc<Trail>>)>);
 
 impl GiveUp {
     /// `initialize` is never cancelled: it goes before a version is negotiated.
-    pub(super) fn watch(exchange: &Arc<Exchange>, route: &Route, id: &Id) -> GiveUp {
+    pub(super) fn watch(exchange: &Arc<Exchange>, route: &Route, request: &Outgoing) -> GiveUp {
         let legacy = route.version.is_some_and(|v| v.era() == Era::Legacy);
-        GiveUp(legacy.then(|| (exchange.clone(), route.clone(), id.clone())))
+        let what = || (exchange.clone(), route.clone(), request.id.clone(), request.trail.clone());
+        GiveUp(legacy.then(what))
     }
 
     /// For what is no request.
@@ -29,7 +31,11 @@ impl GiveUp {
 
 impl Drop for GiveUp {
     fn drop(&mut self) {
-        let Some((exchange, route, id)) = self.0.take() else { return };
+        let Some((exchange, route, id, trail)) = self.0.take() else { return };
+        // Another process goes on with what is dropped here.
+        if trail.is_some_and(|trail| trail.is_let_go()) {
+            return;
+        }
         if tokio::runtime::Handle::try_current().is_err() {
             return;
         }

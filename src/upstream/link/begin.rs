@@ -5,7 +5,7 @@ use super::lists::Key;
 use super::speak::Spoken;
 use super::trouble::{Trouble, code_of};
 use super::{Age, Arc, Caller, Fault, Inner, Kind, Method, Outcome, answer, health, hello};
-use crate::mcp::{Call, Reason, Resume};
+use crate::mcp::{Call, Reason, Resume, Trail};
 use crate::telemetry::metrics;
 use crate::upstream::transport::{Answer, Answered, Route, TransportError};
 use crate::wire::params::Params;
@@ -27,6 +27,8 @@ pub(super) struct Job {
     /// The caller's progress token.
     pub(super) progress: Option<Bytes>,
     pub(super) resume: Option<Arc<Resume>>,
+    /// Where its way is noted, where another pod may go on with it.
+    pub(super) trail: Option<Arc<Trail>>,
     pub(super) deadline: Instant,
     /// The link asks for itself: a list, a discovery.
     pub(super) own: bool,
@@ -51,14 +53,15 @@ struct Tried {
 
 impl Job {
     pub(super) fn of(call: Call) -> Job {
-        let Call { caller, method, params, progress, resume, deadline, .. } = call;
-        Job { caller, method, params, progress, resume, deadline, own: false }
+        let Call { caller, method, params, progress, resume, trail, deadline, .. } = call;
+        Job { caller, method, params, progress, resume, trail, deadline, own: false }
     }
 
     pub(super) fn own(link: &Inner, caller: &Arc<Caller>, method: Method, params: Option<Raw>) -> Job {
         let params = params.and_then(|raw| Params::read(raw).ok()).unwrap_or_else(Params::none);
         let deadline = Instant::now() + link.config.request_timeout;
-        Job { caller: caller.clone(), method, params, progress: None, resume: None, deadline, own: true }
+        let caller = caller.clone();
+        Job { caller, method, params, progress: None, resume: None, trail: None, deadline, own: true }
     }
 }
 
@@ -105,6 +108,7 @@ impl Inner {
             let outgoing = self.dress(job, hop.is_modern(), level.as_deref());
             let route = self.route(&job.caller, &hop, headers);
             let id = outgoing.id.clone();
+            self.note(job, &hop, &id);
             let trouble = match hop.transport.request(route.clone(), outgoing).await {
                 Ok(answered) => {
                     self.is_well();

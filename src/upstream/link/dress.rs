@@ -26,6 +26,7 @@ impl Inner {
             method: job.method.clone(),
             params,
             name: name(&job.method, &job.params),
+            trail: job.trail.clone(),
             deadline: job.deadline,
         }
     }

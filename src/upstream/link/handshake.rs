@@ -113,6 +113,7 @@ pub(super) async fn ask(
         params,
         name: None,
         progress: None,
+        trail: None,
         deadline: Instant::now() + within,
     };
     let Answered { answer, session } = transport.request(route, request).await?;

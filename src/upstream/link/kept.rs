@@ -1,5 +1,6 @@
 //! What a link keeps for a caller, so that any pod can go on: the upstream's session, the level, the subscriptions.
 
+use super::renewal::Mark;
 use crate::mcp::{Caller, Reason};
 use crate::upstream::transport::UpstreamSessionId;
 use crate::wire::{Era, Version};
@@ -25,6 +26,9 @@ pub(super) struct Kept {
     /// The URIs subscribed to.
     #[serde(rename = "r", default, skip_serializing_if = "Vec::is_empty")]
     pub(super) uris: Vec<String>,
+    /// The upstream forgot the session, and somebody is about to open another.
+    #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
+    pub(super) renewing: Option<Mark>,
 }
 
 impl Kept {
@@ -34,6 +38,11 @@ impl Kept {
             version: Some(version.as_str().to_owned()),
             ..Kept::default()
         }
+    }
+
+    /// The same with this mark, or with none.
+    pub(super) fn marked(self, renewing: Option<Mark>) -> Kept {
+        Kept { renewing, ..self }
     }
 
     /// Keeps subscriptions, in the order they came; of too many the oldest go, and are not set again in a new session.

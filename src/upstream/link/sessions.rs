@@ -4,6 +4,7 @@
 use super::flights::Flights;
 use super::handshake::{self, Party};
 use super::kept::{Kept, Opened};
+use super::renewal::{Renewal, Turn};
 use super::trouble::Trouble;
 use super::{Arc, Caller, Inner, Method, Session};
 use crate::mcp::Reason;
@@ -20,6 +21,8 @@ const IDLE: Duration = Duration::from_secs(30 * 60);
 const RECHECK: Duration = Duration::from_secs(60);
 /// What the winner of a race wrote may take so long to be seen here.
 const SETTLE: Duration = Duration::from_millis(10);
+/// How long another pod's handshake is waited for.
+const WAIT: Duration = Duration::from_secs(30);
 /// Rounds of a race for a caller's state, each lost to somebody who won it.
 const ROUNDS: u32 = 5;
 
@@ -122,8 +125,11 @@ impl Inner {
         };
         let shared = self.config.stateless;
         let party = self.party(caller);
-        for _ in 0..ROUNDS {
-            let before = match shared {
+        let renewal = Renewal::new();
+        let mut rounds = 0;
+        let until = Instant::now() + WAIT;
+        while rounds < ROUNDS && Instant::now() < until {
+            let mut before = match shared {
                 true => self.sessions.known.get(key).map_or(Opened::of(None), |o| (*o).clone()),
                 false => Opened::of(caller.session.load(self.id()).await.map_err(|_| Reason::StoreAway)?),
             };
@@ -131,7 +137,25 @@ impl Inner {
             if before.version.is_some() && !lost {
                 return Ok(before);
             }
-            let (mut kept, about) = self.initialize(&http, &party).await?;
+            if lost && !shared {
+                match renewal.turn(caller, self.id(), before).await? {
+                    Turn::Mine(marked) => before = marked,
+                    Turn::Others => {
+                        tokio::time::sleep(SETTLE).await;
+                        continue;
+                    }
+                }
+            }
+            rounds += 1;
+            let (mut kept, about) = match self.initialize(&http, &party).await {
+                Ok(begun) => begun,
+                Err(trouble) => {
+                    if lost && !shared {
+                        renewal.give_up(caller, self.id(), before).await;
+                    }
+                    return Err(trouble);
+                }
+            };
             self.abouts.keep_hello(about);
             // What the caller asked for outlives the session that it was asked in.
             kept.level = before.kept.level.clone();

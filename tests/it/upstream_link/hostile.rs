@@ -234,6 +234,7 @@ async fn an_answer_that_comes_on_another_stream_of_the_session_is_taken_for_what
         params: Raw::trusted(r#"{"name":"t"}"#),
         name: None,
         progress: None,
+        trail: None,
         deadline: Instant::now() + Duration::from_secs(20),
     };
     let answered = http.request(route.clone(), request).await.unwrap();
