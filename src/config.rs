@@ -16,6 +16,7 @@ pub mod glob;
 mod load;
 mod mcp_servers;
 mod ordered;
+mod outbound;
 mod problem;
 mod reference;
 mod secret;
@@ -27,6 +28,7 @@ mod validate;
 
 pub use load::{Flag, Loaded, Sources, Values, load};
 pub use ordered::Ordered;
+pub use outbound::{Outbound, Tls};
 pub use problem::{ConfigError, KeyPath, Origin, Place, Problem};
 pub use reference::{reference, schema};
 pub use secret::{Secret, SecretError};
@@ -85,6 +87,8 @@ pub struct Config {
     pub log: Log,
     /// Sealing of what travels through clients.
     pub sealing: Sealing,
+    /// Connections to upstreams.
+    pub outbound: Outbound,
     /// MCP servers behind the gateway, in the order that decides lists and owners. Ids are `[a-z0-9-]{1,20}`.
     #[schemars(extend("x-key" = "upstream-id"))]
     pub upstreams: Ordered<Upstream>,
@@ -192,6 +196,8 @@ pub struct Store {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "secret::secret_schema", extend("x-variable" = "PLASM_MCP_TRANSPORT_REDIS_URL"))]
     pub redis_url: Option<Secret>,
+    /// TLS to Redis and its Sentinels, where `redis_url` is `rediss…://`. `ca` stands in place of the system's authorities.
+    pub tls: Tls,
 }
 
 /// Legacy transport sessions.
@@ -332,6 +338,7 @@ impl Default for Config {
             drain: Drain::default(),
             log: Log::default(),
             sealing: Sealing::default(),
+            outbound: Outbound::default(),
             upstreams: Ordered::default(),
             profiles: Ordered::default(),
         }

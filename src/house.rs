@@ -1,5 +1,6 @@
 //! Puts the rooms together: from the configuration to a gateway that serves, and to its end.
 
+mod outbound;
 mod rules;
 mod upstreams;
 
@@ -119,7 +120,12 @@ pub async fn store(config: &Config) -> Result<Arc<dyn Store>, StartError> {
     let Some(url) = &config.store.redis_url else { return Ok(Arc::new(Memory::new(MEMORY_STORE))) };
     let setting = |why: String| StartError::Setting { key: "store.redis_url".to_owned(), why };
     let url = url.reveal().map_err(|error| setting(error.to_string()))?;
-    Ok(Arc::new(Redis::connect(redis::Settings::new(url)).await?))
+    let settings = redis::Settings { tls: outbound::files(&config.store.tls), ..redis::Settings::new(url) };
+    match Redis::connect(settings).await {
+        Ok(redis) => Ok(Arc::new(redis)),
+        Err(redis::StartError::Tls(error)) => Err(outbound::file("store", error)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// What all edges share, stdio included, and the links behind it.

@@ -15,5 +15,6 @@ pub mod sealing;
 pub mod session;
 pub mod store;
 pub mod telemetry;
+pub mod tls;
 pub mod upstream;
 pub mod wire;

@@ -6,9 +6,11 @@
 pub mod channel;
 pub mod child;
 pub mod client;
+pub mod connect;
 pub mod http;
 pub mod lines;
 pub mod link;
 pub mod pool;
+pub mod proxy;
 pub mod sse_client;
 pub mod transport;

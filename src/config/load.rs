@@ -259,12 +259,16 @@ fn fill(
         }
         let headers = upstream.headers.iter().map(|(name, secret)| (path.then("headers").then(name), secret));
         let env = upstream.env.iter().map(|(name, secret)| (path.then("env").then(name), secret));
-        for (path, secret) in headers.chain(env) {
+        let proxy = upstream.proxy.iter().map(|secret| (path.then("proxy"), secret));
+        for (path, secret) in headers.chain(env).chain(proxy) {
             check_secret(&lookup, found, path, secret, &missing);
         }
     }
     if let Some(url) = &config.store.redis_url {
         check_secret(&lookup, found, KeyPath::of(&["store", "redis_url"]), url, &missing);
+    }
+    if let Some(proxy) = &config.outbound.proxy {
+        check_secret(&lookup, found, KeyPath::of(&["outbound", "proxy"]), proxy, &missing);
     }
     for (index, secret) in config.sealing.keys.iter().enumerate() {
         check_secret(&lookup, found, KeyPath::of(&["sealing", "keys"]).item(index), secret, &missing);

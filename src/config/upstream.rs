@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::{Ordered, Secret, glob, units};
+use super::{Ordered, Secret, Tls, glob, secret, units};
 
 /// An upstream MCP server: either `url` or `command` is given, never both (checked on load).
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -48,7 +48,13 @@ pub struct Upstream {
     #[serde(with = "units::optional_duration", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "units::duration_schema", extend("x-min" = "100ms", "x-max" = "24h"))]
     pub timeout: Option<Duration>,
-    /// Longest time to open a connection.
+    /// TLS to this server, besides what `outbound.tls` says.
+    pub tls: Tls,
+    /// The proxy before this server, in place of any other: `http://user:password@proxy:3128`, or `none`; a secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "secret::secret_schema")]
+    pub proxy: Option<Secret>,
+    /// Longest time to open a connection, a proxy and TLS included.
     #[serde(with = "units::duration")]
     #[schemars(schema_with = "units::duration_schema", extend("x-min" = "100ms", "x-max" = "5m"))]
     pub connect_timeout: Duration,
@@ -93,6 +99,8 @@ impl Default for Upstream {
             era: Era::Auto,
             stateless: false,
             timeout: None,
+            tls: Tls::default(),
+            proxy: None,
             connect_timeout: Duration::from_secs(10),
             start_timeout: Duration::from_secs(60),
             max_concurrent: 256,

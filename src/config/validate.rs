@@ -1,7 +1,7 @@
 //! Rules between settings, which no schema of single keys can say.
 
 use super::{
-    Config, Era, Ordered, Profile, Transport, Upstream,
+    Config, Era, Ordered, Profile, Tls, Transport, Upstream,
     problem::{KeyPath, did_you_mean},
 };
 
@@ -26,6 +26,14 @@ pub(super) fn validate(config: &Config) -> Vec<(KeyPath, String)> {
                    no other could read";
         wrong.push((KeyPath::of(&["store", "redis_url"]), why.to_owned()));
     }
+    check_tls(&config.store.tls, &KeyPath::of(&["store", "tls"]), &mut wrong);
+    if config.store.tls != Tls::default() && config.store.redis_url.is_none() {
+        wrong.push((
+            KeyPath::of(&["store", "tls"]),
+            "is for a Redis, and there is no store.redis_url".to_owned(),
+        ));
+    }
+    check_tls(&config.outbound.tls, &KeyPath::of(&["outbound", "tls"]), &mut wrong);
     for (id, upstream) in config.upstreams.iter() {
         check_upstream(upstream, &KeyPath::of(&["upstreams", id]), &mut wrong);
     }
@@ -69,6 +77,8 @@ fn check_upstream(upstream: &Upstream, path: &KeyPath, wrong: &mut Wrong) {
             let of_http = [
                 ("headers", upstream.headers != blank.headers),
                 ("forward_headers", upstream.forward_headers != blank.forward_headers),
+                ("tls", upstream.tls != blank.tls),
+                ("proxy", upstream.proxy.is_some()),
             ];
             for (key, _) in of_http.into_iter().filter(|(_, set)| *set) {
                 say(key, "belongs to a url, and there is a command");
@@ -89,7 +99,17 @@ fn check_upstream(upstream: &Upstream, path: &KeyPath, wrong: &mut Wrong) {
             wrong.push((path.then("forward_headers").item(index), format!("{name} never goes upstream")));
         }
     }
+    check_tls(&upstream.tls, &path.then("tls"), wrong);
     check_renames(&upstream.rename, &path.then("rename"), wrong);
+}
+
+/// A certificate is of no use without its key, nor a key without its certificate.
+fn check_tls(tls: &Tls, path: &KeyPath, wrong: &mut Wrong) {
+    match (&tls.cert, &tls.key) {
+        (Some(_), None) => wrong.push((path.then("cert"), "needs key beside it".to_owned())),
+        (None, Some(_)) => wrong.push((path.then("key"), "needs cert beside it".to_owned())),
+        _ => {}
+    }
 }
 
 /// Headers that say how a message travels, or mirror what it says.

@@ -1,6 +1,6 @@
 //! Upstreams and profiles, from the configuration: a link for each upstream, a composite of links for each profile.
 
-use super::StartError;
+use super::{StartError, outbound};
 use crate::config::{self, Config, Era, Globs, Transport};
 use crate::demo::Demo;
 use crate::edge::{Mount, Routes};
@@ -8,13 +8,14 @@ use crate::federation::{Composite, Member, Profile};
 use crate::mcp::{Backend, UpstreamId};
 use crate::upstream::channel::MessageLimits;
 use crate::upstream::child::ChildSpec;
-use crate::upstream::client::{HttpClient, http_client};
+use crate::upstream::client::HttpClient;
 use crate::upstream::http::{Http, HttpConfig};
 use crate::upstream::link::{Link, LinkConfig, Reach};
 use crate::upstream::pool::{Pool, PoolLimits, Start};
 use crate::upstream::sse_client::SseSpec;
 use crate::wire;
 use futures_util::future::join_all;
+use http::header::PROXY_AUTHORIZATION;
 use http::{HeaderName, HeaderValue, Uri};
 use secrecy::ExposeSecret;
 use std::collections::BTreeMap;
@@ -128,8 +129,10 @@ fn reach(id: &UpstreamId, upstream: &config::Upstream, config: &Config) -> Resul
     }
     let url = upstream.url.as_deref().unwrap_or_default();
     let url: Uri = url.parse().map_err(|_| setting(id.as_str(), "url", "is not a URL"))?;
-    let headers = headers(id, upstream)?;
-    let client: HttpClient = http_client(upstream.connect_timeout);
+    let connector = outbound::connector(id, upstream, &url, config)?;
+    let mut headers = headers(id, upstream)?;
+    headers.extend(connector.login().map(|login| (PROXY_AUTHORIZATION, login.clone())));
+    let client = HttpClient::new(connector).aged(config.outbound.max_age);
     let http = HttpConfig {
         url: url.clone(),
         headers: headers.clone(),

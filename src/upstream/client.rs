@@ -6,88 +6,49 @@ mod pool;
 
 pub use connection::Body;
 
+use super::connect::{ConnectError, Connector};
 use bytes::Bytes;
 use connection::{Connection, Failed};
-use futures_util::future::BoxFuture;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Response, Uri, header};
 use http_body_util::Full;
-use hyper_rustls::HttpsConnectorBuilder;
-use hyper_util::client::legacy::connect::{Connection as Connected, HttpConnector};
-use pool::Pool;
-use std::error::Error;
-use std::future::poll_fn;
+use pool::{IDLE, Pool};
 use std::sync::Arc;
 use std::time::Duration;
-use tower_service::Service;
-
-/// A stream may be silent for long; a peer that is gone without a word is found by this.
-const KEEPALIVE: Duration = Duration::from_secs(30);
-
-type Connect = dyn Fn(Uri) -> BoxFuture<'static, Result<Box<Connection>, ClientError>> + Send + Sync;
 
 /// Cheap to clone; clones share the pool.
 #[derive(Clone)]
 pub struct HttpClient {
-    connect: Arc<Connect>,
+    connector: Connector,
     pool: Arc<Pool>,
 }
 
-/// Why a request got no response. Its text names no address; its source may.
+/// Why a request got no response. Its text names no address; the source of a broken one may.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nothing of the request was sent.
-    #[error("no connection")]
-    Connect(#[source] Box<dyn Error + Send + Sync>),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
     #[error("the connection broke")]
     Broken(#[source] hyper::Error),
 }
 
-impl ClientError {
-    pub fn is_connect(&self) -> bool {
-        matches!(self, ClientError::Connect(_))
-    }
-}
-
-/// A client with a pool of its own. `connect_timeout` bounds the opening of a TCP connection; whoever sends bounds
-/// the rest. Servers are checked against the Mozilla roots.
-pub fn http_client(connect_timeout: Duration) -> HttpClient {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    // Else the last segment of a request waits for the acknowledgement of those before it.
-    tcp.set_nodelay(true);
-    tcp.set_keepalive(Some(KEEPALIVE));
-    tcp.set_connect_timeout(Some(connect_timeout));
-    let connector = HttpsConnectorBuilder::new()
-        .with_provider_and_webpki_roots(rustls::crypto::aws_lc_rs::default_provider())
-        .expect("the provider supports the default protocol versions")
-        .https_or_http()
-        .enable_http1()
-        .wrap_connector(tcp);
-    HttpClient::new(connector)
-}
-
 impl HttpClient {
-    /// A client with a pool of its own, of connections that `connector` opens.
-    pub fn new<C>(connector: C) -> HttpClient
-    where
-        C: Service<Uri> + Clone + Send + Sync + 'static,
-        C::Response: hyper::rt::Read + hyper::rt::Write + Connected + Unpin + Send + 'static,
-        C::Error: Into<Box<dyn Error + Send + Sync>>,
-        C::Future: Send,
-    {
-        let connect = move |uri: Uri| -> BoxFuture<'static, _> {
-            let mut connector = connector.clone();
-            Box::pin(async move {
-                let away = |error: C::Error| ClientError::Connect(error.into());
-                poll_fn(|context| connector.poll_ready(context)).await.map_err(away)?;
-                let socket = connector.call(uri.clone()).await.map_err(away)?;
-                // A proxy of plain HTTP is told where the request goes.
-                let proxied = socket.connected().is_proxied();
-                Connection::begin(Box::new(socket), uri, proxied).await.map_err(ClientError::Broken)
-            })
-        };
-        HttpClient { connect: Arc::new(connect), pool: Arc::default() }
+    /// A client with a pool of its own, of connections that `connector` opens; whoever sends bounds the rest.
+    pub fn new(connector: Connector) -> HttpClient {
+        HttpClient { connector, pool: Arc::default() }
+    }
+
+    /// The same with an empty pool, whose connections take no request beyond about this age.
+    pub fn aged(self, most: Duration) -> HttpClient {
+        HttpClient { pool: Arc::new(Pool::of(IDLE, most)), ..self }
+    }
+
+    /// A new connection to the server that `uri` names.
+    async fn connect(&self, uri: Uri) -> Result<Box<Connection>, ClientError> {
+        let socket = self.connector.connect(uri.clone()).await?;
+        let proxied = socket.whole_url();
+        Connection::begin(Box::new(socket), uri, proxied).await.map_err(ClientError::Broken)
     }
 
     /// Sends a request to the absolute URI that it names. Dropping the response, or its body before the end, closes the
@@ -98,7 +59,7 @@ impl HttpClient {
         loop {
             let (connection, idle) = match self.pool.take(&uri) {
                 Some(connection) => (connection, true),
-                None => ((self.connect)(uri.clone()).await?, false),
+                None => (self.connect(uri.clone()).await?, false),
             };
             *request.uri_mut() = if connection.proxied { uri.clone() } else { path_of(&uri) };
             if !request.headers().contains_key(header::HOST) {

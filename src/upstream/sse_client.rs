@@ -5,7 +5,7 @@ mod endpoint;
 mod post;
 
 use super::channel::{Channel, MessageLimits, Outbound};
-use super::client::{Body, ClientError, HttpClient};
+use super::client::{Body, HttpClient};
 use super::pool::{Start, Started};
 use super::transport::{Sent, Transport, TransportError};
 use crate::mcp::UpstreamId;
@@ -51,7 +51,7 @@ impl SseSpec {
         for (name, value) in &self.headers {
             request.headers_mut().insert(name, value.clone());
         }
-        let response = self.client.request(request).await.map_err(unreachable)?;
+        let response = self.client.request(request).await?;
         if !response.status().is_success() {
             return Err(TransportError::Refused { status: response.status().as_u16(), error: None });
         }
@@ -137,16 +137,6 @@ async fn run(
         () = stop.cancelled() => TransportError::Broken,
     };
     channel.end(why);
-}
-
-/// Why a request got no response. The client's own words may hold addresses, which are the log's alone.
-fn unreachable(why: ClientError) -> TransportError {
-    tracing::debug!(error = ?why, "no response");
-    if why.is_connect() {
-        TransportError::Unreachable("no connection".into())
-    } else {
-        TransportError::Broken
-    }
 }
 
 /// A request that carries `message` to `place`.

@@ -1,5 +1,6 @@
 //! One way to reach an upstream server. A transport moves messages and knows nothing of eras, lists or health.
 
+use super::client::ClientError;
 use crate::mcp::Trail;
 use crate::wire::{Id, Message, Method, Raw, Version};
 use bytes::Bytes;
@@ -147,6 +148,15 @@ pub enum TransportError {
     /// Bulkhead or queue full: nothing was sent.
     #[error("too many calls at once")]
     Busy,
+}
+
+impl From<ClientError> for TransportError {
+    fn from(error: ClientError) -> TransportError {
+        match error {
+            ClientError::Connect(why) => TransportError::Unreachable(why.to_string().into()),
+            ClientError::Broken(_) => TransportError::Broken,
+        }
+    }
 }
 
 impl TransportError {

@@ -6,16 +6,17 @@ use std::path::{Path, PathBuf};
 /// Each room with the rooms it may import. What is not listed here is no room, and the test says so.
 const ARROWS: &[(&str, &[&str])] = &[
     ("wire", &[]),
-    ("store", &[]),
+    ("store", &["tls"]),
     ("config", &[]),
     ("telemetry", &[]),
     ("lifecycle", &[]),
     ("sealing", &[]),
     ("lines", &[]),
+    ("tls", &[]),
     ("mcp", &["wire"]),
     ("auth", &["mcp", "store"]),
     ("session", &["mcp", "store", "sealing", "wire"]),
-    ("upstream", &["config", "lines", "mcp", "telemetry", "wire"]),
+    ("upstream", &["config", "lines", "mcp", "telemetry", "tls", "wire"]),
     ("federation", &["config", "mcp", "telemetry", "wire"]),
     ("demo", &["mcp", "wire"]),
     (
@@ -49,6 +50,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "session",
             "store",
             "telemetry",
+            "tls",
             "upstream",
             "wire",
         ],

@@ -32,6 +32,11 @@ impl Gateway {
         Gateway::run("plasm.yaml", "--config", &config, &[])
     }
 
+    /// As [`Gateway::start`], with these variables besides the test's own.
+    pub fn in_environment(config: Value, variables: &[(&str, &str)]) -> Gateway {
+        Gateway::run_text("plasm.yaml", "--config", &config.to_string(), &[], variables)
+    }
+
     /// With this file of a client (`mcpServers`).
     pub fn with_mcp_json(file: Value) -> Gateway {
         Gateway::run("mcp.json", "--mcp-json", &file, &[])
@@ -51,14 +56,14 @@ impl Gateway {
 
     /// As [`Gateway::start`], with the text of the configuration, where the order of keys matters.
     pub fn with_text(config: &str) -> Gateway {
-        Gateway::run_text("plasm.yaml", "--config", config, &[])
+        Gateway::run_text("plasm.yaml", "--config", config, &[], &[])
     }
 
     fn run(file: &str, flag: &str, content: &Value, more: &[&str]) -> Gateway {
-        Gateway::run_text(file, flag, &content.to_string(), more)
+        Gateway::run_text(file, flag, &content.to_string(), more, &[])
     }
 
-    fn run_text(file: &str, flag: &str, content: &str, more: &[&str]) -> Gateway {
+    fn run_text(file: &str, flag: &str, content: &str, more: &[&str], variables: &[(&str, &str)]) -> Gateway {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join(file);
         std::fs::write(&path, content).expect("the folder takes a file");
@@ -67,6 +72,7 @@ impl Gateway {
             .args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", flag])
             .arg(&path)
             .args(more)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)

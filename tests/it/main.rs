@@ -2,6 +2,7 @@
 
 mod arrows;
 mod attack;
+mod certificates;
 mod client_commands;
 mod field;
 mod gateway;
@@ -10,6 +11,7 @@ mod hostile_client;
 mod legacy_edge;
 mod lossless;
 mod must_show;
+mod outbound;
 mod pods;
 mod serve_command;
 mod stdio_edge;

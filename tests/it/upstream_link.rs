@@ -19,7 +19,8 @@ use plasm_mcp::mcp::{
     Backend, Call, Caller, Client, Event, Note, Outcome, Principal, Reply, Session, SessionId, StoreAway,
     UpstreamId,
 };
-use plasm_mcp::upstream::client::http_client;
+use plasm_mcp::upstream::client::HttpClient;
+use plasm_mcp::upstream::connect::Connector;
 use plasm_mcp::upstream::http::{Http, HttpConfig};
 use plasm_mcp::upstream::link::{Link, LinkConfig, Reach};
 use plasm_mcp::wire::params::Params;
@@ -127,7 +128,7 @@ fn link(url: &str) -> Link {
 }
 
 fn link_as(url: &str, config: LinkConfig) -> Link {
-    let client = http_client(Duration::from_secs(5));
+    let client = HttpClient::new(Connector::straight(Duration::from_secs(5)));
     let http = HttpConfig { url: url.parse().unwrap(), headers: Vec::new(), cookies: false, limit: LIMIT };
     let http = Some(Arc::new(Http::new(client, http)) as _);
     Link::new(config, Reach { http, channels: None, channels_era: None })
@@ -207,7 +208,7 @@ fn events(reply: Reply) -> BoxStream<'static, Event> {
 /// What the fixture tells of itself at `/_stats` and `/_seen`.
 async fn look(fixture: &Fixture, at: &str) -> Value {
     let url = fixture.url.rsplit_once('/').unwrap().0;
-    let client = http_client(Duration::from_secs(5));
+    let client = HttpClient::new(Connector::straight(Duration::from_secs(5)));
     let request = http::Request::get(format!("{url}/{at}")).body(Default::default()).unwrap();
     let response = client.request(request).await.unwrap();
     serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()

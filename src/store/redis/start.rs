@@ -1,15 +1,22 @@
 //! How the store begins: the connections, and what is asked of a server before it is trusted with sessions.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fred::clients::Client;
 use fred::interfaces::ClientLike as _;
-use fred::prelude::{Config, ConnectionConfig, ErrorKind, PerformanceConfig, ReconnectPolicy, TcpConfig};
-use fred::types::config::{ReconnectError, UnresponsiveConfig};
+use fred::prelude::{
+    Config, ConnectionConfig, ErrorKind, PerformanceConfig, ReconnectPolicy, Server, TcpConfig,
+};
+use fred::types::config::{
+    HostMapping, ReconnectError, TlsConfig, TlsConnector, TlsHostMapping, UnresponsiveConfig,
+};
 use fred::types::{ConnectHandle, RespVersion};
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, RootCertStore};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::{broadcast, watch};
 use tokio_util::task::AbortOnDropHandle;
@@ -18,6 +25,7 @@ use super::cache::Cache;
 use super::line::{Line, To, Trouble};
 use super::{Redis, Shared, guard, reply};
 use crate::store::Health;
+use crate::tls::{self, TlsError};
 
 /// How long connecting, logging in and asking may take at the start, all in all.
 const STARTED_WITHIN: Duration = Duration::from_secs(15);
@@ -35,6 +43,8 @@ pub struct Settings {
     /// `redis://user:password@host:port/db`, with TLS `rediss://…`, `redis-cluster://…`, or
     /// `redis-sentinel://user:password@host:port?sentinelServiceName=name`.
     pub url: SecretString,
+    /// Whom to trust, in place of the system's authorities, and who we are, where the URL says TLS.
+    pub tls: tls::Files,
     /// What all keys and the bus begin with.
     pub prefix: String,
     /// How long one answer may take; after that the store is away for whoever asked.
@@ -44,7 +54,12 @@ pub struct Settings {
 impl Settings {
     /// The usual prefix and time limit.
     pub fn new(url: SecretString) -> Self {
-        Settings { url, prefix: "plasm".to_owned(), within: Duration::from_secs(2) }
+        Settings {
+            url,
+            tls: tls::Files::default(),
+            prefix: "plasm".to_owned(),
+            within: Duration::from_secs(2),
+        }
     }
 }
 
@@ -53,6 +68,10 @@ impl Settings {
 pub enum StartError {
     #[error("is not a URL of Redis ({0}); it looks like redis://user:password@host:6379")]
     Url(String),
+    #[error("has no TLS (rediss://…), and store.tls names files for it")]
+    Plain,
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error("Redis cannot be reached: {0}")]
     Unreachable(String),
     #[error("Redis refuses the login: {0}")]
@@ -125,6 +144,12 @@ pub(super) fn keep(client: Client, running: ConnectHandle) -> AbortOnDropHandle<
 fn client(settings: &Settings) -> Result<Client, StartError> {
     let mut config = Config::from_url(settings.url.expose_secret())
         .map_err(|error| StartError::Url(error.kind().to_str().to_owned()))?;
+    let hosts: Vec<Server> = config.server.hosts();
+    match &mut config.tls {
+        Some(tls) => secure(tls, settings, hosts.first())?,
+        None if settings.tls != tls::Files::default() => return Err(StartError::Plain),
+        None => {}
+    }
     config.version = RespVersion::RESP3;
     config.fail_fast = true;
     let connection = ConnectionConfig {
@@ -153,6 +178,37 @@ fn client(settings: &Settings) -> Result<Client, StartError> {
     // Without end, for the store outlives outages; but nobody waits for it: commands fail at once meanwhile.
     let policy = ReconnectPolicy::new_exponential(0, 50, 1000, 2);
     Ok(Client::new(config, Some(performance), Some(connection), Some(policy)))
+}
+
+/// Puts our authorities and our identity into the TLS that the URL asks for.
+fn secure(tls: &mut TlsConfig, settings: &Settings, first: Option<&Server>) -> Result<(), StartError> {
+    let identity = settings.tls.identity()?;
+    if let Some(ca) = &settings.tls.ca {
+        let mut roots = RootCertStore::empty();
+        tls::trust(&mut roots, ca)?;
+        tls.connector = tls::client(roots, identity).into();
+    } else if let (Some(identity), TlsConnector::Rustls(system)) = (identity, &tls.connector) {
+        let mut client = ClientConfig::clone(system.config());
+        client.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(identity));
+        tls.connector = client.into();
+    }
+    // The nodes of a cluster name each other by address, and their certificates the cluster by its name.
+    if let Some(name) =
+        first.map(|server| server.host.to_string()).filter(|host| host.parse::<IpAddr>().is_err())
+    {
+        tls.hostnames = TlsHostMapping::Custom(Arc::new(Named(name)));
+    }
+    Ok(())
+}
+
+/// The name by which all nodes of a cluster are known.
+#[derive(Debug)]
+struct Named(String);
+
+impl HostMapping for Named {
+    fn map(&self, _: &IpAddr, _: &str) -> Option<String> {
+        Some(self.0.clone())
+    }
 }
 
 fn refused(error: &fred::error::Error) -> StartError {

@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::rt::{Read, Write};
 use std::future::{Future, poll_fn};
+use std::hash::{BuildHasher, RandomState};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
@@ -34,6 +35,8 @@ pub(super) struct Connection {
     /// Whether a proxy of plain HTTP is at its other end, which must be told the whole URI.
     pub(super) proxied: bool,
     pub(super) opened: Instant,
+    /// Up to a tenth, by lot.
+    pub(super) lot: f32,
 }
 
 /// A request that got no response.
@@ -51,7 +54,9 @@ impl Connection {
     ) -> Result<Box<Connection>, hyper::Error> {
         let (sender, wire) = http1::handshake(socket).await?;
         let host = host_of(&to);
-        Ok(Box::new(Connection { sender, wire: Some(wire), to, host, proxied, opened: Instant::now() }))
+        let lot = (RandomState::new().hash_one(host.as_bytes()) % 1000) as f32 / 10_000.0;
+        let opened = Instant::now();
+        Ok(Box::new(Connection { sender, wire: Some(wire), to, host, proxied, opened, lot }))
     }
 
     /// Whether it goes to the server that `uri` names.

@@ -8,14 +8,16 @@ use tokio::time::{Instant, sleep};
 
 /// Below the 5 s after which uvicorn and Node close idle connections: who closes first must be us, for a request that
 /// meets a closing connection may not be sent again.
-const IDLE: Duration = Duration::from_secs(4);
-/// No connection is used for longer: a new one asks for the name's addresses again.
+pub(super) const IDLE: Duration = Duration::from_secs(4);
+/// How old a connection may be, unless configured otherwise: a new one asks for the name's addresses again.
 const LIFE: Duration = Duration::from_secs(300);
 
 pub(super) struct Pool {
     idle: Mutex<Idle>,
     /// How long a connection waits at most.
     longest: Duration,
+    /// How old a connection may become, less up to a tenth by lot: those that were opened together end one by one.
+    life: Duration,
 }
 
 #[derive(Default)]
@@ -28,13 +30,13 @@ struct Idle {
 
 impl Default for Pool {
     fn default() -> Pool {
-        Pool::waiting_for(IDLE)
+        Pool::of(IDLE, LIFE)
     }
 }
 
 impl Pool {
-    pub(super) fn waiting_for(longest: Duration) -> Pool {
-        Pool { idle: Mutex::default(), longest }
+    pub(super) fn of(longest: Duration, life: Duration) -> Pool {
+        Pool { idle: Mutex::default(), longest, life }
     }
 
     /// Nothing panics while it holds the lock; then the list is still whole.
@@ -54,7 +56,7 @@ impl Pool {
     /// Takes back a connection whose response was read. One that has more to do than wait, or is old, is closed.
     pub(super) fn give(self: &Arc<Self>, connection: Box<Connection>) {
         let now = Instant::now();
-        if !connection.is_ready() || now - connection.opened > LIFE {
+        if !connection.is_ready() || now - connection.opened > self.life.mul_f32(1.0 - connection.lot) {
             return;
         }
         let mut idle = self.idle();

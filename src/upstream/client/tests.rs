@@ -57,7 +57,7 @@ impl Server {
 }
 
 fn client() -> HttpClient {
-    http_client(Duration::from_secs(5))
+    HttpClient::new(Connector::straight(Duration::from_secs(5)))
 }
 
 const SIZED: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
@@ -107,15 +107,28 @@ async fn a_server_that_is_not_there_is_told_apart() {
     let url = format!("http://{}/", taken.local_addr().unwrap());
     drop(taken);
     let asked = client().request(Request::get(url).body(Full::default()).unwrap()).await;
-    assert!(asked.is_err_and(|error| error.is_connect()));
+    assert!(matches!(asked, Err(ClientError::Connect(ConnectError::Refused))));
 }
 
 #[tokio::test]
 async fn a_connection_that_waits_for_long_is_closed() {
     let mut server = Server::new(SIZED, usize::MAX).await;
-    let client = HttpClient { pool: Arc::new(Pool::waiting_for(Duration::from_millis(50))), ..client() };
+    let pool = Pool::of(Duration::from_millis(50), Duration::from_secs(300));
+    let client = HttpClient { pool: Arc::new(pool), ..client() };
     assert_eq!(server.answer(&client).await, "ok");
     server.closed.recv().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_takes_no_request_beyond_its_age() {
+    let server = Server::new(SIZED, usize::MAX).await;
+    for (age, connections) in [(Duration::from_secs(3600), 1), (Duration::ZERO, 4)] {
+        let client = client().aged(age);
+        for _ in 0..3 {
+            assert_eq!(server.answer(&client).await, "ok");
+        }
+        assert_eq!(server.connections(), connections, "{age:?}");
+    }
 }
 
 #[test]

@@ -252,10 +252,7 @@ impl Exchange {
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<client::Body>, TransportError> {
-        let response = self.client.request(request).await.map_err(|error| match error.is_connect() {
-            true => TransportError::Unreachable(why(&error)),
-            false => TransportError::Broken,
-        })?;
+        let response = self.client.request(request).await?;
         if let Some(jar) = &self.jar {
             jar.take(response.headers());
         }
@@ -324,19 +321,6 @@ fn value(text: &str) -> Result<HeaderValue, TransportError> {
 
 pub(super) fn garbage(why: impl Into<Cow<'static, str>>) -> TransportError {
     TransportError::Garbage(why.into())
-}
-
-/// The innermost cause in one line: "Connection refused", not the layers around it. Addresses are not told.
-fn why(error: &(dyn std::error::Error + 'static)) -> Cow<'static, str> {
-    let mut cause = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    match cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
-        Some(std::io::ErrorKind::ConnectionRefused) => "connection refused".into(),
-        Some(std::io::ErrorKind::TimedOut) => "no connection in time".into(),
-        _ => "no connection".into(),
-    }
 }
 
 #[cfg(test)]

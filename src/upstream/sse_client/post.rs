@@ -1,6 +1,6 @@
 //! Messages to an HTTP+SSE upstream: a POST each, begun in the order in which they were said.
 
-use super::{carrying, unreachable};
+use super::carrying;
 use crate::upstream::channel::{Channel, Out, Outbound};
 use crate::upstream::client::HttpClient;
 use crate::upstream::transport::TransportError;
@@ -71,7 +71,7 @@ impl Post {
         // The configuration's headers win over a caller's.
         let headers = out.headers.iter().chain(&self.headers).cloned();
         let request = carrying(&self.place, out.message.clone(), headers);
-        let response = self.client.request(request).await.map_err(unreachable)?;
+        let response = self.client.request(request).await?;
         // Nobody waits any more where the answer was late.
         let _ = arrived.send(());
         let status = response.status();

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::harness::Fixture;
-use plasm_mcp::upstream::client::http_client;
+use plasm_mcp::upstream::client::HttpClient;
+use plasm_mcp::upstream::connect::Connector;
 use plasm_mcp::upstream::sse_client::SseSpec;
 use plasm_mcp::upstream::transport::Dial;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,7 +14,7 @@ fn pool(url: &str) -> Pool {
         name: UpstreamId::new("test").unwrap(),
         url: url.parse().unwrap(),
         headers: vec![(http::header::AUTHORIZATION, http::HeaderValue::from_static("Bearer ours"))],
-        client: http_client(Duration::from_secs(5)),
+        client: HttpClient::new(Connector::straight(Duration::from_secs(5))),
         limits: MessageLimits { bytes: 1 << 20, depth: 128 },
         start_timeout: Duration::from_millis(500),
     };

@@ -138,7 +138,7 @@ async fn a_modern_child_is_listened_to() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_address_that_refuses_streamable_http_is_spoken_to_over_http_and_sse() {
     let fixture = Fixture::listening("--sse", &[]);
-    let client = http_client(Duration::from_secs(5));
+    let client = HttpClient::new(Connector::straight(Duration::from_secs(5)));
     let url: http::Uri = fixture.url.parse().unwrap();
     let spec = SseSpec {
         name: upstream_id(),

@@ -109,7 +109,7 @@ async fn only_listed_headers_of_the_client_go_upstream_and_never_its_credentials
         LinkConfig { forward_headers: listed, ..config() },
         Reach {
             http: Some(Arc::new(Http::new(
-                http_client(Duration::from_secs(5)),
+                HttpClient::new(Connector::straight(Duration::from_secs(5))),
                 HttpConfig {
                     url: server.url.parse().unwrap(),
                     headers: vec![(http::header::AUTHORIZATION, HeaderValue::from_static("Bearer ours"))],
@@ -151,7 +151,7 @@ async fn cookies_come_back_where_the_configuration_asks_for_them() {
     for cookies in [true, false] {
         let http =
             HttpConfig { url: server.url.parse().unwrap(), headers: Vec::new(), cookies, limit: LIMIT };
-        let http = Arc::new(Http::new(http_client(Duration::from_secs(5)), http));
+        let http = Arc::new(Http::new(HttpClient::new(Connector::straight(Duration::from_secs(5))), http));
         let link = Link::new(config(), Reach { http: Some(http), channels: None, channels_era: None });
         result(&link, tool(&modern("m"), "t", json!({}))).await;
         let seen = server.seen.lock().unwrap();
