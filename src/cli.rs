@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 mod call;
 mod complete;
 pub mod config;
+mod drain;
 mod list;
 mod listen;
 mod peer;
@@ -29,6 +30,9 @@ pub const FAILURE: u8 = 1;
 pub const USAGE: u8 = 2;
 /// The server wants input before it goes on (`--continuation`).
 pub const INPUT_REQUIRED: u8 = 3;
+
+/// The pod drains, and its calls have not ended in the time that was given (`drain`).
+pub const STILL_DRAINING: u8 = 4;
 
 /// A horizontally scaled, hosted MCP gateway.
 #[derive(Debug, Parser)]
@@ -72,6 +76,9 @@ enum Command {
     /// Print a server's notifications until interrupted
     #[command(after_help = CLIENT_EXIT_CODES, override_usage = "plasm-mcp listen [OPTIONS] URL\n       plasm-mcp listen [OPTIONS] -- COMMAND…")]
     Listen(Box<listen::Args>),
+    /// Drain the gateway of this machine, and wait until nothing is in flight
+    #[command(after_help = drain::EXIT_CODES)]
+    Drain(drain::Args),
     /// Check, show or describe a configuration
     #[command(after_help = EXIT_CODES)]
     Config(config::Args),
@@ -105,6 +112,7 @@ pub fn main() -> ExitCode {
             Command::Prompt(args) => prompt::run(*args).await,
             Command::Complete(args) => complete::run(*args).await,
             Command::Listen(args) => listen::run(*args).await,
+            Command::Drain(args) => drain::run(args).await,
             Command::Config(args) => config::run(args).await,
         }
     });

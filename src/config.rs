@@ -254,7 +254,12 @@ pub enum MixedVersionHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Drain {
-    /// How long calls in flight may go on after the signal to end.
+    /// How long the pod serves on after it has said that it is no longer ready, so that whoever routes to it learns of it.
+    /// A signal without a drain before it does not wait where `listen` is a loopback address.
+    #[serde(with = "units::duration")]
+    #[schemars(schema_with = "units::duration_schema", extend("x-min" = "0s", "x-max" = "10m"))]
+    pub propagation: Duration,
+    /// How long calls in flight may go on after that.
     #[serde(with = "units::duration")]
     #[schemars(schema_with = "units::duration_schema", extend("x-min" = "0s", "x-max" = "1h"))]
     pub budget: Duration,
@@ -262,7 +267,7 @@ pub struct Drain {
 
 impl Default for Drain {
     fn default() -> Self {
-        Self { budget: Duration::from_secs(25) }
+        Self { propagation: Duration::from_secs(5), budget: Duration::from_secs(25) }
     }
 }
 

@@ -10,8 +10,8 @@ use crate::config::Config;
 use crate::edge::Gate;
 use crate::edge::callers::Callers;
 use crate::edge::legacy;
-use crate::edge::listener::{self, Bounds};
-use crate::lifecycle::Lifecycle;
+use crate::edge::listener::{self, Bounds, Ends};
+use crate::lifecycle::{Lifecycle, Plan};
 use crate::sealing::{KeyError, KeyMaterial, Keyring};
 use crate::session::{self, Sessions};
 use crate::store::{Memory, PodId, Redis, Store, redis};
@@ -20,6 +20,7 @@ use arc_swap::ArcSwap;
 use http::HeaderValue;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::task::AbortOnDropHandle;
@@ -48,6 +49,7 @@ pub struct House {
     pub gate: Arc<Gate>,
     pub lifecycle: Lifecycle,
     links: Links,
+    plan: Plan,
     public: TcpListener,
     admin: TcpListener,
 }
@@ -59,7 +61,7 @@ impl House {
         let admin = bind("admin_listen", config.admin_listen).await?;
         let lifecycle = Lifecycle::default();
         let (gate, links) = gate(config, demo, &lifecycle, store(config).await?)?;
-        Ok(House { gate: Arc::new(gate), lifecycle, links, public, admin })
+        Ok(House { gate: Arc::new(gate), lifecycle, links, plan: plan(config), public, admin })
     }
 
     /// Where clients reach it.
@@ -73,17 +75,17 @@ impl House {
 
     /// Serves until the lifecycle ends it.
     pub async fn serve(self) {
-        let House { gate, lifecycle, links, public, admin } = self;
+        let House { gate, lifecycle, links, plan, public, admin } = self;
         let bounds =
             Bounds { head: gate.rules.header_bytes, head_time: gate.rules.header_read, connections: PROBERS };
         let probes = lifecycle.clone();
         let admin = async {
-            let answer = move |request| {
+            let answer = move |request, peer| {
                 let lifecycle = probes.clone();
-                async move { admin::answer(&lifecycle, &request) }
+                async move { admin::answer(&lifecycle, plan, peer, &request) }
             };
             // Probes are answered to the very end.
-            listener::serve(admin, bounds, answer, lifecycle.over.clone(), lifecycle.over.clone()).await;
+            listener::serve(admin, bounds, answer, Ends::at(&lifecycle.over)).await;
         };
         // To the end of the last call: its answers and cancels come this way.
         let _hears = AbortOnDropHandle::new(tokio::spawn(gate.sessions.clone().hear()));
@@ -92,18 +94,31 @@ impl House {
         let over = lifecycle.over.clone();
         let public = async {
             let tasks = gate.tasks.clone();
-            listener::public(public, gate, lifecycle.draining.clone(), lifecycle.over.clone()).await;
+            listener::public(public, gate, lifecycle.clone()).await;
             // Calls whose client went away finish too, within the same budget.
             tasks.close();
             tokio::select! {
                 () = tasks.wait() => {}
                 () = over.cancelled() => {}
             }
+            lifecycle.settled().await;
             over.cancel();
         };
         tokio::join!(public, admin);
         links.hang_up().await;
     }
+}
+
+/// How the pod ends where it is told to drain.
+pub fn plan(config: &Config) -> Plan {
+    Plan { propagation: config.drain.propagation, budget: config.drain.budget }
+}
+
+/// How it ends where a signal comes first: on loopback nobody routes to it who would have to learn of it.
+pub fn plan_at_signal(config: &Config) -> Plan {
+    let alone = config.listen.ip().is_loopback();
+    let plan = plan(config);
+    Plan { propagation: if alone { Duration::ZERO } else { plan.propagation }, ..plan }
 }
 
 /// The flag of a setting.
@@ -157,7 +172,7 @@ pub fn gate(
         keyring,
         replica,
         anonymous: auth::anonymous(),
-        draining: lifecycle.draining.clone(),
+        lifecycle: lifecycle.clone(),
     };
     Ok((gate, links))
 }

@@ -2,7 +2,7 @@
 
 use super::settings::Settings;
 use crate::config::{Config, LogFormat, Values};
-use crate::house::House;
+use crate::house::{House, plan_at_signal};
 use crate::telemetry::logs;
 use std::process::ExitCode;
 
@@ -43,7 +43,7 @@ pub async fn run(args: Args) -> ExitCode {
                 .into();
         }
     };
-    let signals = match house.lifecycle.clone().obey_signals(config.drain.budget) {
+    let signals = match house.lifecycle.clone().obey_signals(plan_at_signal(&config)) {
         Ok(signals) => tokio::spawn(signals),
         Err(error) => {
             eprintln!("plasm-mcp: signals cannot be heard: {error}");

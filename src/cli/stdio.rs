@@ -5,10 +5,11 @@ use super::settings::Settings;
 use crate::config::Values;
 use crate::edge::stdio;
 use crate::house;
-use crate::lifecycle::Lifecycle;
+use crate::lifecycle::{Lifecycle, Plan};
 use crate::telemetry::logs;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Args {
@@ -46,7 +47,9 @@ pub async fn run(args: Args) -> ExitCode {
         eprintln!("plasm-mcp: the configuration has no default profile");
         return super::USAGE.into();
     };
-    let signals = match lifecycle.clone().obey_signals(config.drain.budget) {
+    // Nobody routes to a pipe.
+    let plan = Plan { propagation: Duration::ZERO, ..house::plan(&config) };
+    let signals = match lifecycle.clone().obey_signals(plan) {
         Ok(signals) => tokio::spawn(signals),
         Err(error) => {
             eprintln!("plasm-mcp: signals cannot be heard: {error}");

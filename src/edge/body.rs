@@ -81,7 +81,7 @@ fn signed(gate: &Gate, mut response: Response<Body>) -> Response<Body> {
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
         response.headers_mut().insert(header::RETRY_AFTER, SOON);
     }
-    if gate.draining.is_cancelled() {
+    if gate.lifecycle.leaving.is_cancelled() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response

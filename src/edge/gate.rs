@@ -1,6 +1,7 @@
 //! What all edges of a pod share: the profiles that answer, the rules of the listeners, and the rooms behind them.
 
 use super::callers::Callers;
+use crate::lifecycle::Lifecycle;
 use crate::mcp::{Backend, Principal};
 use crate::sealing::Keyring;
 use crate::session::Sessions;
@@ -48,6 +49,8 @@ pub struct Rules {
     /// Admitted `Host` and `Origin` values; `*` admits any.
     pub hosts: Vec<String>,
     pub origins: Vec<String>,
+    /// Whether other pods can go on with the sessions of this one.
+    pub shared: bool,
     /// A second path at which the endpoint answers, besides `/mcp`.
     pub public_path: Option<String>,
     /// Request headers that some upstream wants forwarded.
@@ -70,8 +73,8 @@ pub struct Gate {
     pub places: Arc<tokio::sync::Semaphore>,
     /// What runs on without a socket: calls of sessions whose client went away, standing calls, ends upstream.
     pub tasks: tokio_util::task::TaskTracker,
-    /// Set when the pod begins to end: streams close, and answers ask to close the connection.
-    pub draining: tokio_util::sync::CancellationToken,
+    /// When streams move to other pods, and answers ask to close their connection.
+    pub lifecycle: Lifecycle,
 }
 
 impl Gate {

@@ -212,7 +212,7 @@ pub async fn sweep(gate: Arc<Gate>) {
     loop {
         tokio::select! {
             _ = beat.tick() => {}
-            () = gate.draining.cancelled() => return,
+            () = gate.lifecycle.draining.cancelled() => return,
         }
         let end = |ended: Arc<Ended>| {
             let mount = gate.mount(ended.profile());

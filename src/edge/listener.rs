@@ -2,7 +2,9 @@
 
 use super::gate::Gate;
 use super::patience::Patient;
+use crate::lifecycle::Lifecycle;
 use axum::body::Body;
+use futures_util::FutureExt;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -10,10 +12,11 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -41,56 +44,74 @@ pub fn most_connections() -> usize {
 /// A client that takes no byte of an answer for so long is gone: a stream that it can resume is resumed.
 const WRITE_TIME: Duration = Duration::from_secs(60);
 
-/// Serves the public listener until `stop`; then accepts no more, and lets what is open finish until `deadline` is
-/// cancelled.
-pub async fn public(
-    listener: TcpListener,
-    gate: Arc<Gate>,
-    stop: CancellationToken,
-    deadline: CancellationToken,
-) {
+/// When a listener ends, in three steps.
+#[derive(Clone)]
+pub struct Ends {
+    /// No connection is accepted any more. Those that are open serve on, idle ones too: a proxy that keeps them may write
+    /// the next request at any time.
+    pub stop: CancellationToken,
+    /// Connections close once they have no request.
+    pub close: CancellationToken,
+    /// What is still open is cut.
+    pub deadline: CancellationToken,
+}
+
+impl Ends {
+    /// All at once.
+    pub fn at(end: &CancellationToken) -> Ends {
+        Ends { stop: end.clone(), close: end.clone(), deadline: end.clone() }
+    }
+}
+
+/// Serves the public listener to its end, as the lifecycle says.
+pub async fn public(listener: TcpListener, gate: Arc<Gate>, lifecycle: Lifecycle) {
     let bounds = Bounds {
         head: gate.rules.header_bytes,
         head_time: gate.rules.header_read,
         connections: most_connections(),
     };
-    let answer = move |request: Request<Body>| super::http::serve(gate.clone(), request);
-    serve(listener, bounds, answer, stop, deadline).await;
+    let ends = Ends {
+        stop: lifecycle.draining.clone(),
+        close: lifecycle.quiet.clone(),
+        deadline: lifecycle.over.clone(),
+    };
+    let answer = move |request: Request<Body>, _| {
+        lifecycle.heard();
+        super::http::serve(gate.clone(), request)
+    };
+    serve(listener, bounds, answer, ends).await;
 }
 
-/// Serves one listener by `answer`.
-pub async fn serve<F, A>(
-    listener: TcpListener,
-    bounds: Bounds,
-    answer: F,
-    stop: CancellationToken,
-    deadline: CancellationToken,
-) where
-    F: Fn(Request<Body>) -> A + Clone + Send + Sync + 'static,
+/// Serves one listener by `answer`, which is told who asks.
+pub async fn serve<F, A>(listener: TcpListener, bounds: Bounds, answer: F, ends: Ends)
+where
+    F: Fn(Request<Body>, SocketAddr) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Response<Body>> + Send + 'static,
 {
     let connections = TaskTracker::new();
     let room = Arc::new(Semaphore::new(bounds.connections));
+    let begin = |socket: TcpStream, peer: SocketAddr, seat: OwnedSemaphorePermit| {
+        // Small SSE events must leave at once (without this, some 40 ms each).
+        let _ = socket.set_nodelay(true);
+        let answer = answer.clone();
+        let served = connection(socket, bounds, move |request| answer(request, peer), ends.clone());
+        connections.spawn(async move {
+            served.await;
+            drop(seat);
+        });
+    };
     loop {
         let accepted = async {
             let seat = room.clone().acquire_owned().await.expect("the semaphore is never closed");
-            listener.accept().await.map(|(socket, _)| (socket, seat))
+            listener.accept().await.map(|(socket, peer)| (socket, peer, seat))
         };
         let socket = tokio::select! {
             biased;
-            () = stop.cancelled() => break,
+            () = ends.stop.cancelled() => break,
             accepted = accepted => accepted,
         };
         match socket {
-            Ok((socket, seat)) => {
-                // Small SSE events must leave at once (without this, some 40 ms each).
-                let _ = socket.set_nodelay(true);
-                let served = connection(socket, bounds, answer.clone(), stop.clone(), deadline.clone());
-                connections.spawn(async move {
-                    served.await;
-                    drop(seat);
-                });
-            }
+            Ok((socket, peer, seat)) => begin(socket, peer, seat),
             // Out of file descriptors, or a peer gone before we took it: the next one may do better.
             Err(error) => {
                 tracing::warn!(%error, "accepting a connection failed");
@@ -98,17 +119,19 @@ pub async fn serve<F, A>(
             }
         }
     }
+    // Who connected before the end is served, though we had not come to take it yet; later ones find nobody.
+    while let Ok(seat) = room.clone().try_acquire_owned()
+        && let Some(Ok((socket, peer))) = listener.accept().now_or_never()
+    {
+        begin(socket, peer, seat);
+    }
+    drop(listener);
     connections.close();
     connections.wait().await;
 }
 
-async fn connection<F, A>(
-    socket: TcpStream,
-    bounds: Bounds,
-    answer: F,
-    stop: CancellationToken,
-    deadline: CancellationToken,
-) where
+async fn connection<F, A>(socket: TcpStream, bounds: Bounds, answer: F, ends: Ends)
+where
     F: Fn(Request<Body>) -> A + Send + 'static,
     A: Future<Output = Response<Body>> + Send + 'static,
 {
@@ -126,11 +149,12 @@ async fn connection<F, A>(
     // A broken connection is the peer's business; what was lost on it is known to the rooms that wrote.
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+        () = ends.close.cancelled() => connection.as_mut().graceful_shutdown(),
+        () = ends.deadline.cancelled() => return,
     }
     tokio::select! {
         _ = connection => {}
-        () = deadline.cancelled() => {}
+        () = ends.deadline.cancelled() => {}
     }
 }
 
@@ -145,8 +169,8 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let over = CancellationToken::new();
         let bounds = Bounds { head: 8192, head_time: Duration::from_secs(60), connections: 1 };
-        let answer = async |_| Response::new(Body::empty());
-        let serving = tokio::spawn(serve(listener, bounds, answer, over.clone(), over.clone()));
+        let answer = async |_, _| Response::new(Body::empty());
+        let serving = tokio::spawn(serve(listener, bounds, answer, Ends::at(&over)));
         let ask = async |socket: &mut TcpStream| {
             socket.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
             socket.read(&mut [0; 12]).await.unwrap()

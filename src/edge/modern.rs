@@ -199,7 +199,7 @@ impl Streamed {
             },
             Waiting::Events(None, mut rest) => tokio::select! {
                 event = rest.next() => (event, rest),
-                () = self.gate.draining.cancelled(), if standing => {
+                () = self.gate.lifecycle.draining.cancelled(), if standing => {
                     return Some((data(self.write.closure()), Waiting::Over));
                 }
                 () = tokio::time::sleep(quiet) => return Some((comment, Waiting::Events(None, rest))),

@@ -49,6 +49,7 @@ pub fn of(config: &Config) -> Result<Rules, StartError> {
         follow_meta: config.compat.mixed_version_header == MixedVersionHeader::FollowMeta,
         hosts,
         origins,
+        shared: config.store.redis_url.is_some(),
         public_path: config.public_path.clone(),
         forward,
     })

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
 
 use super::follow::Frame;
 use super::outlet::{KEEP_PART, Stored, log_key};
@@ -27,6 +28,8 @@ pub struct Listener {
     read: VecDeque<(u64, Bytes)>,
     /// Whether the log holds what the client has not seen.
     behind: bool,
+    /// It is to end where it stands.
+    until: CancellationToken,
 }
 
 impl LiveSession {
@@ -46,7 +49,8 @@ impl LiveSession {
 impl Listener {
     fn new(session: Arc<LiveSession>, name: Option<Arc<str>>) -> Listener {
         let seat = session.queue.sit();
-        Listener { session, name, seat, at: 0, read: VecDeque::new(), behind: false }
+        let until = CancellationToken::new();
+        Listener { session, name, seat, at: 0, read: VecDeque::new(), behind: false, until }
     }
 
     /// The stream goes on after this event.
@@ -63,6 +67,13 @@ impl Listener {
 
     pub fn session(&self) -> &Arc<LiveSession> {
         &self.session
+    }
+
+    /// Ends the stream once the token says so, after what waits for it and between two messages: to drop it in the middle
+    /// of one could give that one to the next stream again.
+    pub fn until(mut self, until: CancellationToken) -> Listener {
+        self.until = until;
+        self
     }
 
     pub fn into_stream(self) -> BoxStream<'static, Frame> {
@@ -92,8 +103,10 @@ impl Listener {
         keep.reset();
         let taken = loop {
             tokio::select! {
+                biased;
                 taken = session.queue.next(self.seat) => break taken?,
                 () = session.ended().cancelled() => return None,
+                () = self.until.cancelled() => return None,
                 _ = keep.tick() => {
                     // An idle stream's log must not expire under the client's last id.
                     if let (Some(name), true) = (&self.name, self.at > 0) {

@@ -106,9 +106,14 @@ impl LiveSession {
         &self.roots
     }
 
+    /// Whether a call runs here.
+    pub fn is_calling(&self) -> bool {
+        self.calls.any()
+    }
+
     /// Whether a call runs or a GET stream is open here.
     pub(super) fn is_busy(&self) -> bool {
-        *self.listeners().borrow() > 0 || self.calls.any()
+        *self.listeners().borrow() > 0 || self.is_calling()
     }
 
     /// Counts as a use: extends the life where a part of it has passed since anyone's touch, and else costs nothing.

@@ -98,6 +98,17 @@ impl Gateway {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
+    /// The first line of its log that holds this, once it is there.
+    fn logged(&self, text: &str) -> String {
+        for _ in 0..2500 {
+            if let Some(line) = self.log().lines().find(|line| line.contains(text)) {
+                return line.to_owned();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!("it never logs {text:?}")
+    }
+
     /// Asks it to end, as an orchestrator does.
     pub fn terminate(&mut self) {
         let asked = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status();
@@ -114,17 +125,17 @@ impl Gateway {
         }
     }
 
+    /// Where its probes, metrics and drain are.
+    pub fn admin(&self) -> SocketAddr {
+        let line = self.logged("probes and metrics are at");
+        let line: Value = serde_json::from_str(&line).expect("the log is JSON where it is no terminal");
+        let address = line["admin"].as_str();
+        address.expect("it says the address").parse().expect("an address")
+    }
+
     /// The value of a metric on the admin port; 0 where it was never counted. `series`: name and labels, as they are exposed.
     pub async fn metric(&self, series: &str) -> f64 {
-        let log = self.log();
-        let line = log
-            .lines()
-            .find(|line| line.contains("probes and metrics are at"))
-            .expect("it logs where they are");
-        let line: Value = serde_json::from_str(line).expect("the log is JSON where it is no terminal");
-        let address = line["admin"].as_str();
-        let address = address.expect("it says the address").parse().expect("an address");
-        let text = exchange::request(address, "GET", "/metrics", &[], "").await.bytes().await;
+        let text = exchange::request(self.admin(), "GET", "/metrics", &[], "").await.bytes().await;
         let text = String::from_utf8(text.to_vec()).expect("metrics are text");
         let of = |line: &str| line.strip_prefix(series)?.trim().parse().ok();
         text.lines().find_map(of).unwrap_or(0.0)

@@ -43,7 +43,7 @@ impl Standing {
     async fn run(mut self, attending: Attending) {
         let session = attending.session().clone();
         let listeners = session.listeners();
-        let draining = self.peer.gate.draining.clone();
+        let draining = self.peer.gate.lifecycle.draining.clone();
         let mut held = Some(attending);
         while held.is_some() {
             let end = tokio::select! {
