@@ -225,11 +225,15 @@ impl Default for Sessions {
 pub struct Legacy {
     /// Serves legacy requests without a session id; off answers them 400.
     pub sessionless: bool,
+    /// Keeps no sessions: `initialize` gives no session id, every legacy request stands alone, GET and DELETE are 405, and there is
+    /// no HTTP+SSE. Nothing can then be asked of a legacy client, subscribed to or resumed.
+    #[schemars(extend("x-variable" = "PLASM_MCP_STATELESS"))]
+    pub stateless: bool,
 }
 
 impl Default for Legacy {
     fn default() -> Self {
-        Self { sessionless: true }
+        Self { sessionless: true, stateless: false }
     }
 }
 

@@ -88,7 +88,13 @@ pub(super) fn set(tree: &mut Node, path: &[&str], node: Node) {
 /// The text as the type that the setting has; text that does not fit stays text, and the check says so.
 pub(super) fn typed(text: &str, schema: &Json, place: Place) -> Node {
     let value = match type_of(schema) {
-        "boolean" => text.parse().map_or_else(|_| Value::Text(text.to_owned()), Value::Bool),
+        // Who sets a variable writes 1 as often as true.
+        "boolean" => match text {
+            "1" => Ok(true),
+            "0" => Ok(false),
+            text => text.parse(),
+        }
+        .map_or_else(|_| Value::Text(text.to_owned()), Value::Bool),
         "integer" => text.parse().map_or_else(|_| Value::Text(text.to_owned()), Value::Integer),
         "array" => {
             let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());

@@ -204,14 +204,29 @@ async fn discover(mount: &Mount, caller: Arc<Caller>) -> Reply {
     Reply::result(result)
 }
 
-/// The result of `initialize` at `version`.
-pub async fn handshake(backend: &dyn Backend, caller: Arc<Caller>) -> Result<Raw, Fault> {
+/// The result of `initialize`. `told`: whether the client can be told anything that it did not ask for.
+pub async fn handshake(backend: &dyn Backend, caller: Arc<Caller>, told: bool) -> Result<Raw, Fault> {
     let version = caller.version;
     let about = backend.about(caller).await?;
-    let mut result = described(&about);
+    let mut result = match told {
+        true => described(&about),
+        false => described(&About { capabilities: untold(&about.capabilities), ..(*about).clone() }),
+    };
     result.insert_member(0, "serverInfo", server_info().text());
     result.insert_member(0, "protocolVersion", json::quote(version.as_str()).as_bytes());
     Ok(result)
+}
+
+/// What is left of capabilities where no notification can reach the client.
+fn untold(capabilities: &Raw) -> Raw {
+    let mut left: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(&capabilities.to_bytes()).unwrap_or_default();
+    left.remove("logging");
+    for (_, kind) in left.iter_mut().filter(|(name, _)| matches!(&***name, "tools" | "prompts" | "resources"))
+    {
+        *kind = serde_json::json!({});
+    }
+    Raw::of(&left)
 }
 
 fn described(about: &About) -> Raw {

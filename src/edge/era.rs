@@ -22,8 +22,9 @@ pub enum Taken {
     BadVersion,
 }
 
-/// Decides for a request, notification or response. `method` is `None` for a response.
-pub fn decide(map: &HeaderMap, method: Option<&Method>, params: Option<&Params>) -> Taken {
+/// Decides for a request, notification or response. `method` is `None` for a response. `sessions`: whether any are kept;
+/// where none are, their ids mean nothing.
+pub fn decide(map: &HeaderMap, method: Option<&Method>, params: Option<&Params>, sessions: bool) -> Taken {
     if params.is_some_and(is_modern) {
         return Taken::Modern;
     }
@@ -31,7 +32,7 @@ pub fn decide(map: &HeaderMap, method: Option<&Method>, params: Option<&Params>)
         return Taken::Handshake;
     }
     let version = version_header(map);
-    if map.contains_key(headers::SESSION_ID) {
+    if sessions && map.contains_key(headers::SESSION_ID) {
         // Claude sends a modern header on a session that negotiated a legacy version (B114): the session knows better.
         // A version that we do not know at all is refused.
         return if version.is_ok() { Taken::Session } else { Taken::BadVersion };
@@ -93,7 +94,13 @@ mod tests {
                 .into_iter()
                 .map(|(k, v)| (http::HeaderName::from_bytes(k.as_bytes()).unwrap(), v.parse().unwrap()))
                 .collect();
-            assert_eq!(decide(&map, Some(&r.method), Some(&r.params)), want, "{method} {params} {map:?}");
+            let decided = decide(&map, Some(&r.method), Some(&r.params), true);
+            assert_eq!(decided, want, "{method} {params} {map:?}");
+            // Where no sessions are kept, the id of one is as if it were not there.
+            if want == Taken::Session {
+                let decided = decide(&map, Some(&r.method), Some(&r.params), false);
+                assert!(matches!(decided, Taken::Sessionless(_) | Taken::ModernWithoutMeta), "{decided:?}");
+            }
         }
     }
 }

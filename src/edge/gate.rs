@@ -44,6 +44,8 @@ pub struct Rules {
     pub keep_alive: Duration,
     /// Whether legacy requests without a session id are served.
     pub sessionless: bool,
+    /// Whether no sessions are kept: every legacy request is one without a session.
+    pub stateless: bool,
     /// Whether modern `_meta` under a legacy version header is followed rather than refused.
     pub follow_meta: bool,
     /// Admitted `Host` and `Origin` values; `*` admits any.

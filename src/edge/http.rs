@@ -71,7 +71,13 @@ async fn route(gate: Arc<Gate>, parts: request::Parts, body: &mut Body) -> Respo
     let Some(mount) = gate.mount(profile) else {
         return body::refusal(&gate, StatusCode::NOT_FOUND, "no such profile");
     };
+    let stateless = gate.rules.stateless;
     match (place, parts.method.clone()) {
+        (Place::Sse(_) | Place::Message(_), _) if stateless => {
+            let why = "HTTP+SSE needs a session, and none is kept here; MCP is at /mcp";
+            body::refusal(&gate, StatusCode::NOT_FOUND, why)
+        }
+        (Place::Endpoint(_), verb) if stateless && verb != Verb::POST => not_allowed(&gate, "POST"),
         (Place::Endpoint(_), Verb::POST) => post(gate, mount, parts.headers, body).await,
         (Place::Endpoint(_), Verb::GET) => super::legacy::get(gate, mount, parts.headers).await,
         (Place::Endpoint(_), Verb::DELETE) => super::legacy::delete(gate, mount, parts.headers).await,
@@ -148,7 +154,7 @@ async fn post(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap, body: &mut Bod
         Message::Notification(n) => (Some(&n.method), Some(&n.params)),
         Message::Response(_) => (None, None),
     };
-    match era::decide(&map, method, params) {
+    match era::decide(&map, method, params, !gate.rules.stateless) {
         Taken::Modern => modern::answer(gate, mount, map, message).await,
         Taken::ModernWithoutMeta => {
             let why = format!("_meta must carry {:?}", crate::wire::meta::VERSION);

@@ -92,7 +92,7 @@ pub async fn batch(
     batch: Vec<Result<Message, Refused>>,
 ) -> Response<Body> {
     let Ok(version) = era::version_header(&map) else { return bad_version(&gate) };
-    let peer = if map.contains_key(headers::SESSION_ID) {
+    let peer = if !gate.rules.stateless && map.contains_key(headers::SESSION_ID) {
         match Peer::named(&gate, &mount, &map, None).await {
             Ok(peer) => peer,
             Err(refusal) => return refusal,

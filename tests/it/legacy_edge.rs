@@ -4,6 +4,7 @@
 mod calls;
 mod http_sse;
 mod sessions;
+mod stateless;
 mod streams;
 
 use crate::gateway::Gateway;

@@ -379,3 +379,11 @@ fn a_filled_address_must_be_one() {
     let text = "upstreams: {a: {url: '${A}'}}\n";
     insta::assert_snapshot!(load_files(Some(text), &[], &[("A", "not an address")], Values::Needed).unwrap_err(), @"plasm.yaml:1:17: upstreams.a.url: expected an http:// or https:// address");
 }
+
+#[test]
+fn stateless_mode_is_switched_by_its_old_variable_as_runbooks_write_it() {
+    for (text, on) in [("1", true), ("true", true), ("0", false), ("", false)] {
+        let loaded = load_files(None, &[], &[("PLASM_MCP_STATELESS", text)], Values::Needed).unwrap();
+        assert_eq!(loaded.config.legacy.stateless, on, "{text:?}");
+    }
+}

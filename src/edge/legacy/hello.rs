@@ -34,6 +34,10 @@ pub async fn initialize(
         Ok(read) => read,
         Err(message) => return body::json(&gate, StatusCode::OK, message),
     };
+    if gate.rules.stateless {
+        let (status, message) = answer(&Peer::without(&gate, &mount, &map, version), &id).await;
+        return body::json(&gate, status.unwrap_or(StatusCode::OK), message);
+    }
     let opened =
         gate.sessions.open(&gate.anonymous, &mount.name, version, &client, Transport::Streamable).await;
     let opened = match opened {
@@ -64,7 +68,7 @@ pub async fn initialize(
 pub async fn answer(peer: &Peer, id: &Id) -> (Option<StatusCode>, Bytes) {
     let caller = peer.caller.clone();
     let version = caller.version;
-    match dispatch::handshake(&*peer.mount.backend, caller).await {
+    match dispatch::handshake(&*peer.mount.backend, caller, peer.session.is_some()).await {
         Ok(result) => (None, envelope::write_response(Some(id), Ok::<&Raw, &Raw>(&result))),
         Err(fault) => {
             let rendered = answer::render(version, &Method::Initialize, Outcome::Error(fault));

@@ -51,7 +51,7 @@ impl Legacy {
 
     /// The result of `initialize`.
     pub async fn handshake(&self, talk: &Talk) -> Outcome {
-        match dispatch::handshake(&*talk.mount.backend, self.caller.clone()).await {
+        match dispatch::handshake(&*talk.mount.backend, self.caller.clone(), true).await {
             Ok(result) => Outcome::Result(result),
             Err(fault) => Outcome::Error(fault),
         }
