@@ -171,7 +171,7 @@ fn wrong(why: &str) -> Reply {
 
 fn countdown(call: &Call, from: u64) -> Reply {
     let token = call.progress.clone();
-    let cancel = call.cancel.clone();
+    let cancel = call.cancel.token();
     let steps = stream::iter(1..=from).then(move |step| {
         let (token, cancel) = (token.clone(), cancel.clone());
         async move {
@@ -245,7 +245,7 @@ impl Backend for Demo {
                     params: Raw::of(&value!({"notifications": {}})),
                     at: None,
                 };
-                let cancel = call.cancel.clone();
+                let cancel = call.cancel.token();
                 let end = stream::once(async move {
                     cancel.cancelled_owned().await;
                     Event::Done(Outcome::Result(Raw::trusted("{}")))

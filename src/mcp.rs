@@ -15,7 +15,7 @@ pub(crate) mod scripted;
 pub mod trail;
 
 pub use backend::{About, Age, Backend};
-pub use call::{Call, Resume};
+pub use call::{Call, Cancel, Resume};
 pub use caller::{Caller, Client, Principal, Session, SessionId, StoreAway, UpstreamId};
 pub use fault::{Fault, Reason};
 pub use kept::Kept;

@@ -5,7 +5,7 @@ use super::{FAILURE, INPUT_REQUIRED, USAGE, show};
 use crate::config::Config;
 use crate::house;
 use crate::mcp::{
-    Ask, Backend, Call, Caller, Client, Event, Fault, Kept, Outcome, Principal, Resume, UpstreamId,
+    Ask, Backend, Call, Caller, Cancel, Client, Event, Fault, Kept, Outcome, Principal, Resume, UpstreamId,
 };
 use crate::telemetry::logs;
 use crate::upstream::link::Link;
@@ -18,7 +18,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 /// How long a server may take to hear that we are done.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -145,7 +144,7 @@ impl Peer {
             params,
             resume,
             trail: None,
-            cancel: CancellationToken::new(),
+            cancel: Cancel::never(),
             deadline: Instant::now() + self.timeout,
         }
     }

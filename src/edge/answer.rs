@@ -4,7 +4,9 @@ use crate::mcp::{Fault, Outcome, Reason};
 use crate::telemetry::metrics;
 use crate::wire::{Era, Method, Raw, Version, code, json};
 use http::StatusCode;
+use prometheus::IntCounter;
 use serde_json::{Value, json as value};
+use std::sync::OnceLock;
 
 /// A rendered outcome: the HTTP status where the answer is one JSON body, and the result or error.
 pub struct Rendered {
@@ -29,9 +31,7 @@ impl Rendered {
 /// Renders the outcome of `method` for a client that speaks `version`. Results pass as they are (what a modern client
 /// needs in them is filled in by [`fill`](super::fill)); `InputRequired` must have been resealed before.
 pub fn render(version: Version, method: &Method, outcome: Outcome) -> Rendered {
-    let era = if version.era() == Era::Modern { "modern" } else { "legacy" };
-    let name = if matches!(method, Method::Other(_)) { "other" } else { method.as_str() };
-    metrics().calls.with_label_values(&[era, name, word(&outcome)]).inc();
+    count(version.era(), method, &outcome);
     match outcome {
         Outcome::Result(result) => Rendered::ok(result),
         Outcome::InputRequired(asked) if version.era() == Era::Modern => Rendered::ok(asked.result),
@@ -41,6 +41,21 @@ pub fn render(version: Version, method: &Method, outcome: Outcome) -> Rendered {
         }
         Outcome::Error(Fault::Upstream(error)) => upstream_error(version, method, error),
         Outcome::Error(Fault::Ours(reason)) => ours(version, method, reason),
+    }
+}
+
+/// Most calls are of tools, and succeed: their counters are looked up once.
+static TOOLS: [OnceLock<IntCounter>; 2] = [OnceLock::new(), OnceLock::new()];
+
+fn count(era: Era, method: &Method, outcome: &Outcome) {
+    let label = if era == Era::Modern { "modern" } else { "legacy" };
+    let name = if matches!(method, Method::Other(_)) { "other" } else { method.as_str() };
+    let counter = || metrics().calls.with_label_values(&[label, name, word(outcome)]);
+    match (method, outcome) {
+        (Method::ToolsCall, Outcome::Result(_)) => {
+            TOOLS[usize::from(era == Era::Modern)].get_or_init(counter).inc();
+        }
+        _ => counter().inc(),
     }
 }
 

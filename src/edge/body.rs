@@ -5,7 +5,7 @@ use crate::telemetry::metrics;
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
-use http::header::{self, HeaderValue};
+use http::header::{self, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use std::convert::Infallible;
 
@@ -15,7 +15,7 @@ const UNBUFFERED: HeaderValue = HeaderValue::from_static("no");
 const UNCACHED: HeaderValue = HeaderValue::from_static("no-cache, no-transform");
 /// Seconds after which what was refused for lack of room, or of the store, is worth trying again.
 const SOON: HeaderValue = HeaderValue::from_static("1");
-const REPLICA: &str = "plasm-replica";
+static REPLICA: HeaderName = HeaderName::from_static("plasm-replica");
 
 /// A JSON-RPC message as the whole answer.
 pub fn json(gate: &Gate, status: StatusCode, message: Bytes) -> Response<Body> {
@@ -77,7 +77,7 @@ impl Drop for Open {
 }
 
 fn signed(gate: &Gate, mut response: Response<Body>) -> Response<Body> {
-    response.headers_mut().insert(REPLICA, gate.replica.clone());
+    response.headers_mut().insert(&REPLICA, gate.replica.clone());
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
         response.headers_mut().insert(header::RETRY_AFTER, SOON);
     }

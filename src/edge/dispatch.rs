@@ -1,8 +1,11 @@
 //! From a call to its reply, whatever edge it came by: what the gateway answers itself, and the rest to the backend.
 
 use super::gate::{Gate, Mount, server_info};
-use super::{pages, state};
-use crate::mcp::{About, Age, Backend, Call, Caller, Event, Fault, Kind, Note, Outcome, Reason, Reply};
+use super::pages;
+use super::state::{self, Asker};
+use crate::mcp::{
+    About, Age, Backend, Call, Caller, Event, Fault, InputRequired, Kind, Note, Outcome, Reason, Reply,
+};
 use crate::session::Telling;
 use crate::telemetry::metrics;
 use crate::wire::params::Params;
@@ -49,10 +52,10 @@ pub async fn placed(gate: &Arc<Gate>, mount: &Mount, call: Call) -> Reply {
 pub async fn run(gate: &Arc<Gate>, mount: &Mount, mut call: Call) -> Reply {
     let modern = call.caller.version.era() == Era::Modern;
     if let Some(kind) = Kind::of_method(&call.method) {
-        return list(gate, mount, &call, kind).await;
+        return Box::pin(list(gate, mount, &call, kind)).await;
     }
     match call.method {
-        Method::Discover if modern => return discover(mount, call.caller).await,
+        Method::Discover if modern => return Box::pin(discover(mount, call.caller)).await,
         Method::Ping if !modern => return Reply::result(Raw::trusted("{}")),
         // What only the other era has.
         Method::Ping | Method::SetLevel | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe
@@ -72,18 +75,16 @@ pub async fn run(gate: &Arc<Gate>, mount: &Mount, mut call: Call) -> Reply {
         ref other if other.is_notification() => return Reply::fault(Reason::MethodNotFound),
         _ => {}
     }
-    if call.method.may_ask() {
-        match state::open(&gate.keyring, &call) {
-            Ok(resume) => call.resume = resume,
-            Err(reason) => return Reply::fault(reason),
-        }
+    if !call.method.may_ask() {
+        return mount.backend.call(call).await;
     }
-    let asked_by = call.method.may_ask().then(|| call.clone());
+    let asker = Asker::of(&call);
+    match state::open(&gate.keyring, &asker) {
+        Ok(resume) => call.resume = resume,
+        Err(reason) => return Reply::fault(reason),
+    }
     let reply = mount.backend.call(call).await;
-    match asked_by {
-        Some(call) => resealed(gate.clone(), call, reply),
-        None => reply,
-    }
+    resealed(gate, asker, reply)
 }
 
 /// How many URIs a filter names.
@@ -94,24 +95,25 @@ fn subscriptions(params: &Params) -> usize {
     uris.and_then(|uris| json::elements(text, uris.value.start)).map_or(0, |uris| uris.len())
 }
 
-fn resealed(gate: Arc<Gate>, call: Call, reply: Reply) -> Reply {
-    let seal = move |outcome| match outcome {
-        Outcome::InputRequired(asked) => match undeclared(&call.caller, &asked.result) {
-            Some(required) => Outcome::Error(Reason::MissingCapability(required).into()),
-            None => Outcome::InputRequired(state::seal(&gate.keyring, &call, asked)),
-        },
-        other => other,
-    };
+fn resealed(gate: &Arc<Gate>, asker: Asker, reply: Reply) -> Reply {
     match reply {
-        Reply::One(outcome) => Reply::One(seal(outcome)),
-        Reply::Stream(events) => Reply::Stream(
-            events
-                .map(move |event| match event {
-                    Event::Done(outcome) => Event::Done(seal(outcome)),
-                    other => other,
-                })
-                .boxed(),
-        ),
+        Reply::One(Outcome::InputRequired(asked)) => Reply::One(sealed(gate, &asker, asked)),
+        Reply::One(outcome) => Reply::One(outcome),
+        Reply::Stream(events) => {
+            let gate = gate.clone();
+            let sealed = events.map(move |event| match event {
+                Event::Done(Outcome::InputRequired(asked)) => Event::Done(sealed(&gate, &asker, asked)),
+                other => other,
+            });
+            Reply::Stream(sealed.boxed())
+        }
+    }
+}
+
+fn sealed(gate: &Gate, asker: &Asker, asked: InputRequired) -> Outcome {
+    match undeclared(&asker.caller, &asked.result) {
+        Some(required) => Outcome::Error(Reason::MissingCapability(required).into()),
+        None => Outcome::InputRequired(state::seal(&gate.keyring, asker, asked)),
     }
 }
 

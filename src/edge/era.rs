@@ -32,7 +32,7 @@ pub fn decide(map: &HeaderMap, method: Option<&Method>, params: Option<&Params>,
         return Taken::Handshake;
     }
     let version = version_header(map);
-    if sessions && map.contains_key(headers::SESSION_ID) {
+    if sessions && map.contains_key(&headers::SESSION_ID) {
         // Claude sends a modern header on a session that negotiated a legacy version (B114): the session knows better.
         // A version that we do not know at all is refused.
         return if version.is_ok() { Taken::Session } else { Taken::BadVersion };
@@ -51,7 +51,7 @@ pub fn is_modern(params: &Params) -> bool {
 
 /// The version that the header names. Errors: it is given twice and differs, or names nothing that we know.
 pub fn version_header(map: &HeaderMap) -> Result<Option<Version>, HeaderError> {
-    match headers::folded(map, headers::PROTOCOL_VERSION)? {
+    match headers::folded(map, &headers::PROTOCOL_VERSION)? {
         None => Ok(None),
         Some(text) => Version::parse(text).map(Some).ok_or(HeaderError::Malformed),
     }

@@ -8,10 +8,13 @@ use crate::wire::envelope::Body as Content;
 use crate::wire::{Message, Refused, code, envelope, headers};
 use axum::body::{Body, HttpBody as _};
 use bytes::Bytes;
+use futures_util::poll;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Method as Verb, Request, Response, StatusCode, request};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 /// What a path names.
@@ -34,7 +37,7 @@ pub async fn serve(gate: Arc<Gate>, request: Request<Body>) -> Response<Body> {
     let limit = gate.rules.request_bytes;
     let mut response = answer(gate, parts, &mut body).await;
     let refused = response.status().is_client_error() && response.status() != StatusCode::REQUEST_TIMEOUT;
-    if refused && !body.is_end_stream() && (waits || !read_off(body, limit).await) {
+    if refused && !body.is_end_stream() && (waits || !Box::pin(read_off(body, limit)).await) {
         // There may be more of the body still: the connection cannot serve another request.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
@@ -52,9 +55,19 @@ async fn answer(gate: Arc<Gate>, parts: request::Parts, body: &mut Body) -> Resp
     response
 }
 
+/// What is not sent all the time is kept out of the future that every request moves about.
 async fn route(gate: Arc<Gate>, parts: request::Parts, body: &mut Body) -> Response<Body> {
-    let path = parts.uri.path().to_owned();
-    let place = place(gate.rules.public_path.as_deref(), &path);
+    let place = place(gate.rules.public_path.as_deref(), parts.uri.path());
+    if let (Place::Endpoint(profile), &Verb::POST) = (&place, &parts.method)
+        && let Some(mount) = gate.mount(profile)
+    {
+        return post(gate, mount, parts.headers, body).await;
+    }
+    Box::pin(route_other(gate, &parts, body)).await
+}
+
+async fn route_other(gate: Arc<Gate>, parts: &request::Parts, body: &mut Body) -> Response<Body> {
+    let place = place(gate.rules.public_path.as_deref(), parts.uri.path());
     let profile = match place {
         Place::Health if parts.method == Verb::GET => return health(&gate),
         Place::Health => return not_allowed(&gate, "GET"),
@@ -78,13 +91,12 @@ async fn route(gate: Arc<Gate>, parts: request::Parts, body: &mut Body) -> Respo
             body::refusal(&gate, StatusCode::NOT_FOUND, why)
         }
         (Place::Endpoint(_), verb) if stateless && verb != Verb::POST => not_allowed(&gate, "POST"),
-        (Place::Endpoint(_), Verb::POST) => post(gate, mount, parts.headers, body).await,
-        (Place::Endpoint(_), Verb::GET) => super::legacy::get(gate, mount, parts.headers).await,
-        (Place::Endpoint(_), Verb::DELETE) => super::legacy::delete(gate, mount, parts.headers).await,
+        (Place::Endpoint(_), Verb::GET) => super::legacy::get(gate, mount, parts.headers.clone()).await,
+        (Place::Endpoint(_), Verb::DELETE) => super::legacy::delete(gate, mount, parts.headers.clone()).await,
         (Place::Endpoint(_), _) => not_allowed(&gate, "GET, POST, DELETE"),
-        (Place::Sse(_), Verb::GET) => super::http_sse::open(gate, mount, &parts).await,
+        (Place::Sse(_), Verb::GET) => super::http_sse::open(gate, mount, parts).await,
         (Place::Message(_), Verb::POST) => match received(&gate, &parts.headers, body).await {
-            Ok(text) => super::http_sse::message(gate, mount, &parts, text).await,
+            Ok(text) => super::http_sse::message(gate, mount, parts, text).await,
             Err(refusal) => refusal,
         },
         (Place::Sse(_), _) => not_allowed(&gate, "GET"),
@@ -146,7 +158,7 @@ async fn post(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap, body: &mut Bod
     };
     let message = match envelope::read_body(text, gate.rules.depth) {
         Ok(Content::One(message)) => message,
-        Ok(Content::Batch(batch)) => return super::legacy::batch(gate, mount, map, batch).await,
+        Ok(Content::Batch(batch)) => return Box::pin(super::legacy::batch(gate, mount, map, batch)).await,
         Err(refused) => return malformed(&gate, &refused),
     };
     let (method, params) = match &message {
@@ -171,9 +183,11 @@ async fn post(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap, body: &mut Bod
                 &Refused { id: id_of(&message).cloned(), code: code::INVALID_REQUEST, why: why.into() },
             )
         }
-        Taken::Handshake => super::legacy::initialize(gate, mount, map, message).await,
+        Taken::Handshake => Box::pin(super::legacy::initialize(gate, mount, map, message)).await,
         Taken::Session => super::legacy::post(gate, mount, map, message).await,
-        Taken::Sessionless(version) => super::legacy::sessionless(gate, mount, map, message, version).await,
+        Taken::Sessionless(version) => {
+            Box::pin(super::legacy::sessionless(gate, mount, map, message, version)).await
+        }
     }
 }
 
@@ -205,7 +219,13 @@ async fn received(gate: &Gate, map: &HeaderMap, body: &mut Body) -> Result<Bytes
     if length.is_some_and(|n| n > limit as u64) {
         return Err(too_large(gate, limit));
     }
-    match tokio::time::timeout(gate.rules.body_read, Limited::new(body, limit).collect()).await {
+    let mut whole = pin!(Limited::new(body, limit).collect());
+    // Most come with their head: then there is nothing to wait for, and no timer to set.
+    let read = match poll!(&mut whole) {
+        Poll::Ready(read) => Ok(read),
+        Poll::Pending => tokio::time::timeout(gate.rules.body_read, whole).await,
+    };
+    match read {
         Ok(Ok(whole)) => Ok(whole.to_bytes()),
         Ok(Err(e)) if e.is::<LengthLimitError>() => Err(too_large(gate, limit)),
         Ok(Err(_)) => Err(body::refusal(gate, StatusCode::BAD_REQUEST, "the body broke off")),

@@ -92,7 +92,7 @@ pub async fn batch(
     batch: Vec<Result<Message, Refused>>,
 ) -> Response<Body> {
     let Ok(version) = era::version_header(&map) else { return bad_version(&gate) };
-    let peer = if !gate.rules.stateless && map.contains_key(headers::SESSION_ID) {
+    let peer = if !gate.rules.stateless && map.contains_key(&headers::SESSION_ID) {
         match Peer::named(&gate, &mount, &map, None).await {
             Ok(peer) => peer,
             Err(refusal) => return refusal,
@@ -148,7 +148,7 @@ fn error(id: Option<&Id>, code: i32, why: &str) -> Bytes {
 
 /// A session's stream from us, or the rest of a stream that broke.
 pub async fn get(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap) -> Response<Body> {
-    if !map.contains_key(headers::SESSION_ID) {
+    if !map.contains_key(&headers::SESSION_ID) {
         // At once: clients that never had a session go on without the stream.
         return requests::not_allowed(&gate, "POST");
     }
@@ -164,7 +164,7 @@ pub async fn get(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap) -> Response
     };
     peer.touch().await;
     let Some(session) = &peer.session else { return peer::not_found(&gate, None) };
-    let last = map.get(headers::LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
+    let last = map.get(&headers::LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
     let listener = match last.filter(|id| !id.is_empty()).map(|id| session.resume(id)) {
         Some(Some(Resumed::Answer(follower))) => return streams::resumed(&peer, follower),
         Some(Some(Resumed::Standing(listener))) => listener,
@@ -180,13 +180,13 @@ pub async fn get(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap) -> Response
 
 /// Ends a session.
 pub async fn delete(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap) -> Response<Body> {
-    if !map.contains_key(headers::SESSION_ID) {
+    if !map.contains_key(&headers::SESSION_ID) {
         return session_required(&gate, None);
     }
     if era::version_header(&map).is_err() {
         return bad_version(&gate);
     }
-    let name = headers::folded(&map, headers::SESSION_ID).ok().flatten().unwrap_or_default();
+    let name = headers::folded(&map, &headers::SESSION_ID).ok().flatten().unwrap_or_default();
     match gate.sessions.delete(name, &gate.anonymous, &mount.name).await {
         Deleted::Ended(ended) => {
             metrics().sessions.with_label_values(&["deleted"]).inc();
@@ -246,7 +246,7 @@ pub fn notified(peer: &Peer, note: Notification) {
         Method::RootsChanged => {
             let (mount, caller, session) = (peer.mount.clone(), peer.caller.clone(), session.clone());
             if session.roots().begin() {
-                let note = Note { method: note.method, params: note.params.raw, at: None };
+                let note = Note { method: note.method, params: note.params.raw.clone(), at: None };
                 peer.gate
                     .tasks
                     .spawn(async move { dispatch::tell(&mount, &caller, note, session.roots()).await });

@@ -6,7 +6,7 @@ use super::dispatch::{self, Events};
 use super::gate::{Gate, Mount};
 use super::modern_headers::{self, Misformed};
 use super::writer::Writer;
-use crate::mcp::{Call, Caller, Client, Event, Outcome, Reason, Reply};
+use crate::mcp::{Call, Caller, Cancel, Client, Event, Outcome, Reason, Reply};
 use crate::telemetry::metrics;
 use crate::wire::params::Params;
 use crate::wire::sse::{self, SseEvent};
@@ -18,7 +18,6 @@ use futures_util::{FutureExt, StreamExt, stream};
 use http::{HeaderMap, Response, StatusCode};
 use std::sync::Arc;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 /// Answers a message whose `_meta` says that it is modern.
 pub async fn answer(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap, message: Message) -> Response<Body> {
@@ -83,7 +82,7 @@ async fn read(
         params,
         resume: None,
         trail: None,
-        cancel: CancellationToken::new(),
+        cancel: Cancel::never(),
         deadline: Instant::now() + gate.rules.call,
     };
     Ok((call, method))

@@ -38,7 +38,7 @@ fn params_fault(why: impl Into<String>) -> Misformed {
 /// header and body differed and the configuration says to follow the body.
 pub fn version(rules: &Rules, map: &HeaderMap, params: &Params) -> Result<(Version, bool), Misformed> {
     let said = said(params)?;
-    let header = match headers::folded(map, headers::PROTOCOL_VERSION) {
+    let header = match headers::folded(map, &headers::PROTOCOL_VERSION) {
         Ok(Some(header)) => header,
         Ok(None) => return Err(mismatch("the MCP-Protocol-Version header is missing")),
         Err(e) => return Err(mismatch(format!("MCP-Protocol-Version: {e}"))),
@@ -76,7 +76,7 @@ fn said(params: &Params) -> Result<Cow<'_, str>, Misformed> {
 /// `Mcp-Method` and `Mcp-Name` against the body. `lenient` (a mixed version header that is followed) lets them be
 /// absent, never different.
 pub fn names(map: &HeaderMap, method: &Method, params: &Params, lenient: bool) -> Result<(), Misformed> {
-    match headers::folded(map, headers::METHOD) {
+    match headers::folded(map, &headers::METHOD) {
         Ok(Some(header)) if header == method.as_str() => {}
         Ok(None) if lenient => {}
         Ok(None) => return Err(mismatch("the Mcp-Method header is missing")),
@@ -91,7 +91,7 @@ pub fn names(map: &HeaderMap, method: &Method, params: &Params, lenient: bool) -
     };
     let body =
         params.string(field).ok_or_else(|| params_fault(format!("params must carry a string {what:?}")))?;
-    match headers::decoded(map, headers::NAME) {
+    match headers::decoded(map, &headers::NAME) {
         Ok(Some(header)) if header == body => Ok(()),
         Ok(None) if lenient => Ok(()),
         Ok(None) => Err(mismatch("the Mcp-Name header is missing")),
@@ -119,7 +119,7 @@ pub async fn params(
     let arguments =
         params.arguments.as_ref().map_or_else(|| Raw::trusted("{}"), |span| params.raw.part(span));
     for param in item.headers.iter() {
-        let shown = param.header.as_str();
+        let shown = &param.header;
         let header = headers::decoded(map, shown).map_err(|e| mismatch(format!("{shown}: {e}")))?;
         match (header, param_headers::argument(&arguments, &param.path)) {
             (None, None) => {}

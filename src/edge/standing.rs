@@ -40,7 +40,7 @@ pub fn call<'a>(
         progress: None,
         resume: None,
         trail: None,
-        cancel,
+        cancel: cancel.into(),
         deadline: Instant::now() + FOREVER,
     }
 }

@@ -84,7 +84,7 @@ fn subscribed(params: Raw, id: &Id) -> Raw {
                 Some(span) => params.raw.edit(span, id.token().clone()),
                 None => params.add_meta(&[(meta::SUBSCRIPTION_ID, id.token().clone())]),
             }
-            params.raw
+            params.raw.clone()
         }
         Err(_) => Raw::trusted("{}"),
     }

@@ -65,7 +65,7 @@ impl Inner {
         let mut legs = SelectAll::new();
         for (at, (member, filter)) in parts.iter().enumerate() {
             let mut of_member = call.clone();
-            of_member.cancel = call.cancel.child_token();
+            of_member.cancel = call.cancel.token().child_token().into();
             if self.profile.members.len() > 1
                 && let Some(span) = &call.params.filter
             {

@@ -26,7 +26,7 @@ pub struct Call {
     /// Where it is to be written how far the call has come upstream: of a call whose stream another pod may go on with.
     pub trail: Option<Arc<Trail>>,
     /// Explicit cancel; dropping the [`Reply`](super::Reply) cancels as well.
-    pub cancel: CancellationToken,
+    pub cancel: Cancel,
     pub deadline: Instant,
 }
 
@@ -38,4 +38,34 @@ pub struct Resume {
     pub state: Option<Bytes>,
     /// `inputResponses` as they came.
     pub answers: Raw,
+}
+
+/// An explicit cancel of a call, where anyone can give one.
+#[derive(Clone, Default)]
+pub struct Cancel(Option<CancellationToken>);
+
+impl Cancel {
+    /// For calls that end with their reply alone.
+    pub fn never() -> Cancel {
+        Cancel(None)
+    }
+
+    /// The token of it; one that nobody cancels where nobody can.
+    pub fn token(&self) -> CancellationToken {
+        self.0.clone().unwrap_or_default()
+    }
+
+    /// Resolves once the call is cancelled.
+    pub async fn cancelled(&self) {
+        match &self.0 {
+            Some(token) => token.cancelled().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl From<CancellationToken> for Cancel {
+    fn from(token: CancellationToken) -> Cancel {
+        Cancel(Some(token))
+    }
 }

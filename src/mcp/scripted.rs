@@ -299,7 +299,7 @@ pub(crate) fn call(method: Method, params: &str) -> Call {
         progress: None,
         resume: None,
         trail: None,
-        cancel: CancellationToken::new(),
+        cancel: CancellationToken::new().into(),
         deadline: Instant::now() + Duration::from_secs(30),
     }
 }

@@ -60,10 +60,6 @@ pub struct Incoming {
 /// What comes back for a request: in order, its response last, always. A stream that ends sooner gives `Broken`.
 /// Dropping it gives the request up; the transport then tells the upstream in its way (closes the exchange, or sends
 /// `notifications/cancelled` where the request is legacy or the channel is shared).
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly every answer is one message, and it is taken apart at once"
-)]
 pub enum Answer {
     One(Incoming),
     Stream(BoxStream<'static, Result<Incoming, TransportError>>),

@@ -5,6 +5,7 @@
 
 use super::json::{self, JsonError, Member, Outline};
 use super::params::Params;
+use super::results::ResultView;
 use super::{Id, Method, Raw, Span, code};
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -47,10 +48,6 @@ pub struct Refused {
 
 /// What a client's body holds: one message, or a batch of them (2025-03-26 only).
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly every body is one message, and it is taken apart at once"
-)]
 pub enum Body {
     One(Message),
     Batch(Vec<Result<Message, Refused>>),
@@ -143,7 +140,7 @@ fn message<'a>(
         return Err(invalid(id, "\"jsonrpc\" must be \"2.0\""));
     }
     let Some(method) = find("method") else {
-        return response(text, find("result"), find("error"), id_span.as_ref(), id);
+        return response(text, find("result"), find("error"), id_span.as_ref(), id, outline);
     };
     let Some(method) = json::string(text, &method).map(|name| Method::parse(&name)) else {
         return Err(invalid(id, "\"method\" must be a string"));
@@ -165,21 +162,28 @@ fn message<'a>(
     }
 }
 
-fn response(
-    text: &Bytes,
+fn response<'a>(
+    text: &'a Bytes,
     result: Option<Span>,
     error: Option<Span>,
     id_span: Option<&Span>,
     id: Option<Id>,
+    outline: &mut Outline<'a>,
 ) -> Result<Message, Refused> {
     let null = id_span.is_none_or(|span| &text[span.start as usize..span.end as usize] == b"null");
     if id.is_none() && !null {
         return Err(invalid(None, "\"id\" must be a string or an integer"));
     }
-    let part = |span: Span| Raw::trusted(text.slice(span.start as usize..span.end as usize));
+    let slice = |span: &Span| text.slice(span.start as usize..span.end as usize);
     let outcome = match (result, error) {
-        (Some(result), None) => Ok(part(result)),
-        (None, Some(error)) => Err(part(error)),
+        (Some(result), None) => match outline.take(result.start) {
+            Some(members) => {
+                let mut inner = |at| outline.take(at).or_else(|| json::lax_members(text, at).ok());
+                Ok(Raw::result(slice(&result), ResultView::read(members, result.start, &mut inner)))
+            }
+            None => Ok(Raw::trusted(slice(&result))),
+        },
+        (None, Some(error)) => Err(Raw::trusted(slice(&error))),
         (None, None) => return Err(invalid(id, "neither \"method\" nor \"result\" nor \"error\"")),
         (Some(_), Some(_)) => return Err(invalid(id, "both \"result\" and \"error\"")),
     };

@@ -2,14 +2,15 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use http::HeaderName;
 use std::borrow::Cow;
 
-pub const PROTOCOL_VERSION: &str = "mcp-protocol-version";
-pub const METHOD: &str = "mcp-method";
-pub const NAME: &str = "mcp-name";
-pub const SESSION_ID: &str = "mcp-session-id";
+pub static PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub static METHOD: HeaderName = HeaderName::from_static("mcp-method");
+pub static NAME: HeaderName = HeaderName::from_static("mcp-name");
+pub static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 pub const PARAM_PREFIX: &str = "mcp-param-";
-pub const LAST_EVENT_ID: &str = "last-event-id";
+pub static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 const OPEN: &str = "=?base64?";
 const CLOSE: &str = "?=";
@@ -49,7 +50,7 @@ pub enum HeaderError {
 
 /// The one value of a header: equal repeated values fold, also where a proxy or a client joined them by commas
 /// (`2025-11-25, 2025-11-25`). Not for values in which a comma may stand.
-pub fn folded<'a>(map: &'a http::HeaderMap, name: &str) -> Result<Option<&'a str>, HeaderError> {
+pub fn folded<'a>(map: &'a http::HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, HeaderError> {
     let mut found = None;
     for value in map.get_all(name) {
         let value = value.to_str().map_err(|_| HeaderError::Malformed)?;
@@ -68,7 +69,7 @@ pub fn folded<'a>(map: &'a http::HeaderMap, name: &str) -> Result<Option<&'a str
 }
 
 /// The one decoded value of a header in which a comma may stand; equal repeated headers fold.
-pub fn decoded<'a>(map: &'a http::HeaderMap, name: &str) -> Result<Option<Cow<'a, str>>, HeaderError> {
+pub fn decoded<'a>(map: &'a http::HeaderMap, name: &HeaderName) -> Result<Option<Cow<'a, str>>, HeaderError> {
     let mut found: Option<Cow<'a, str>> = None;
     for value in map.get_all(name) {
         let value = decode(value.as_bytes()).ok_or(HeaderError::Malformed)?;
@@ -142,12 +143,12 @@ mod tests {
     #[test]
     fn equal_repeated_values_fold_and_differing_ones_do_not() {
         let mut map = http::HeaderMap::new();
-        map.append(PROTOCOL_VERSION, "2025-11-25, 2025-11-25".parse().unwrap());
-        map.append(PROTOCOL_VERSION, "2025-11-25".parse().unwrap());
-        assert_eq!(folded(&map, PROTOCOL_VERSION), Ok(Some("2025-11-25")));
-        map.append(PROTOCOL_VERSION, "2025-06-18".parse().unwrap());
-        assert_eq!(folded(&map, PROTOCOL_VERSION), Err(HeaderError::Differing));
-        assert_eq!(folded(&map, METHOD), Ok(None));
+        map.append(&PROTOCOL_VERSION, "2025-11-25, 2025-11-25".parse().unwrap());
+        map.append(&PROTOCOL_VERSION, "2025-11-25".parse().unwrap());
+        assert_eq!(folded(&map, &PROTOCOL_VERSION), Ok(Some("2025-11-25")));
+        map.append(&PROTOCOL_VERSION, "2025-06-18".parse().unwrap());
+        assert_eq!(folded(&map, &PROTOCOL_VERSION), Err(HeaderError::Differing));
+        assert_eq!(folded(&map, &METHOD), Ok(None));
     }
 
     #[test]

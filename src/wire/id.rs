@@ -25,6 +25,28 @@ impl Id {
         Id(Bytes::from(json::quote(id)))
     }
 
+    /// The string id of a prefix, which needs no escapes, and a count.
+    pub fn counted(prefix: &str, count: u64) -> Id {
+        let mut digits = [0; 20];
+        let mut at = digits.len();
+        let mut left = count;
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (left % 10) as u8;
+            left /= 10;
+            if left == 0 {
+                break;
+            }
+        }
+        let digits = &digits[at..];
+        let mut token = Vec::with_capacity(prefix.len() + digits.len() + 2);
+        token.push(b'"');
+        token.extend_from_slice(prefix.as_bytes());
+        token.extend_from_slice(digits);
+        token.push(b'"');
+        Id(Bytes::from(token))
+    }
+
     pub fn of_number(id: u64) -> Id {
         Id(Bytes::from(id.to_string()))
     }
@@ -49,6 +71,13 @@ impl fmt::Debug for Id {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_counted_id_is_the_string_of_prefix_and_count() {
+        for count in [0, 7, 10, 1234567890, u64::MAX] {
+            assert_eq!(Id::counted("a-", count), Id::of_str(&format!("a-{count}")));
+        }
+    }
 
     #[test]
     fn integers_and_strings_are_ids_and_nothing_else_is() {

@@ -52,17 +52,21 @@ impl<'a> Member<'a> {
     }
 
     /// Whether the key is `name`, in whatever spelling.
+    #[inline]
     pub fn is(&self, name: &str) -> bool {
         if self.escaped { self.key() == name } else { self.key == name.as_bytes() }
     }
 
     /// Whether the key differs from `name` by the case of its letters alone.
+    #[inline]
     pub fn is_case_variant_of(&self, name: &str) -> bool {
         if self.escaped {
             let key = self.key();
             key != name && key.eq_ignore_ascii_case(name)
         } else {
-            self.key != name.as_bytes() && self.key.eq_ignore_ascii_case(name.as_bytes())
+            self.key.len() == name.len()
+                && self.key != name.as_bytes()
+                && self.key.eq_ignore_ascii_case(name.as_bytes())
         }
     }
 }
@@ -382,8 +386,8 @@ fn number(text: &[u8], at: usize) -> Result<usize, JsonError> {
 }
 
 fn unescape(inner: &[u8]) -> Cow<'_, str> {
-    if !inner.contains(&b'\\') {
-        return String::from_utf8_lossy(inner);
+    if memchr::memchr(b'\\', inner).is_none() {
+        return std::str::from_utf8(inner).map_or_else(|_| String::from_utf8_lossy(inner), Cow::Borrowed);
     }
     let mut out = String::with_capacity(inner.len());
     let mut i = 0;

@@ -6,10 +6,17 @@ use super::meta::Meta;
 use super::{Raw, Span};
 use bytes::Bytes;
 use std::borrow::Cow;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
-/// A message's params as they came, and where the fields stand that we read. Spans speak of `raw.text()`.
+/// A message's params as they came, and where the fields stand that we read. Spans speak of `raw.text()`. Clones share
+/// them, until one is edited.
 #[derive(Clone, Debug)]
-pub struct Params {
+pub struct Params(Arc<Fields>);
+
+/// What [`Params`] hold.
+#[derive(Clone, Debug)]
+pub struct Fields {
     pub raw: Raw,
     pub name: Option<Span>,
     pub uri: Option<Span>,
@@ -54,7 +61,7 @@ impl Params {
     }
 
     fn over(raw: Raw) -> Params {
-        Params {
+        Params(Arc::new(Fields {
             raw,
             name: None,
             uri: None,
@@ -68,7 +75,7 @@ impl Params {
             request_id: None,
             progress_token: None,
             task_id: None,
-        }
+        }))
     }
 
     /// Reads an object of our own making, or one whose edits were applied.
@@ -90,7 +97,8 @@ impl Params {
         if let Some(key) = rule.variant(&members, &KEYS) {
             return Err(format!("params: a key that differs from \"{key}\" by case"));
         }
-        let mut p = Params::over(Raw::default());
+        let mut params = Params::over(Raw::trusted(text.clone()));
+        let p: &mut Fields = &mut params;
         for m in &members {
             let Some(at) = KEYS.iter().position(|k| m.is(k)) else { continue };
             let value = m.value.start - base..m.value.end - base;
@@ -106,10 +114,11 @@ impl Params {
                 n => first(p.slot(n), value),
             }
         }
-        p.raw = Raw::trusted(text);
-        Ok(p)
+        Ok(params)
     }
+}
 
+impl Fields {
     fn slot(&mut self, key: usize) -> &mut Option<Span> {
         match key {
             0 => &mut self.name,
@@ -124,7 +133,24 @@ impl Params {
             _ => &mut self.task_id,
         }
     }
+}
 
+impl Deref for Params {
+    type Target = Fields;
+
+    fn deref(&self) -> &Fields {
+        &self.0
+    }
+}
+
+/// Params that are shared are copied before they are edited.
+impl DerefMut for Params {
+    fn deref_mut(&mut self) -> &mut Fields {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl Params {
     /// The string at one of the fields; `None` where the field is absent or no string.
     pub fn string(&self, span: &Option<Span>) -> Option<Cow<'_, str>> {
         self.raw.string(span.as_ref()?)
@@ -162,10 +188,10 @@ impl Params {
 
     /// Adds `"key":value` to `_meta`, and `_meta` itself where there is none.
     pub fn add_meta(&mut self, members: &[(&str, Bytes)]) {
-        match &self.meta {
-            Some(meta) => {
+        match self.meta.as_ref().map(|meta| meta.whole.start) {
+            Some(at) => {
                 for (key, value) in members {
-                    self.raw.insert_member(meta.whole.start, key, value);
+                    self.raw.insert_member(at, key, value);
                 }
             }
             None => {

@@ -2,8 +2,10 @@
 
 use super::Span;
 use super::json::{self, JsonError};
+use super::results::ResultView;
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// Checked JSON, a slice of the buffer it arrived in. Edits replace spans as it is written; all other bytes stay.
 ///
@@ -12,12 +14,14 @@ use smallvec::SmallVec;
 pub struct Raw {
     text: Bytes,
     edits: SmallVec<[(Span, Bytes); 2]>,
+    /// Of a result: what was noted of it when the message was read that it came in.
+    noted: Option<Arc<ResultView>>,
 }
 
 impl Raw {
     /// Takes text that is known to be one JSON value: checked by [`json::check`], or written by ourselves.
     pub fn trusted(text: impl Into<Bytes>) -> Raw {
-        Raw { text: text.into(), edits: SmallVec::new() }
+        Raw { text: text.into(), edits: SmallVec::new(), noted: None }
     }
 
     /// Checks `text` and takes the value in it. Errors: not exactly one JSON value, or deeper than `depth`.
@@ -29,6 +33,16 @@ impl Raw {
     /// The JSON form of a value of our own.
     pub fn of<T: serde::Serialize + ?Sized>(value: &T) -> Raw {
         Raw::trusted(serde_json::to_vec(value).expect("our own values always have a JSON form"))
+    }
+
+    /// A result of which this was noted.
+    pub(super) fn result(text: Bytes, noted: ResultView) -> Raw {
+        Raw { noted: Some(Arc::new(noted)), ..Raw::trusted(text) }
+    }
+
+    /// What was noted of a result as it was read.
+    pub(super) fn noted(&self) -> Option<&ResultView> {
+        self.noted.as_deref()
     }
 
     /// The text as it arrived, edits not applied: what spans speak of.
@@ -43,7 +57,7 @@ impl Raw {
 
     /// The same value in a buffer of its own, for what outlives the message it came in.
     pub fn detached(&self) -> Raw {
-        Raw { text: Bytes::copy_from_slice(&self.text), edits: self.edits.clone() }
+        Raw { text: Bytes::copy_from_slice(&self.text), ..self.clone() }
     }
 
     /// The string at `span`, escapes resolved; `None` where the value is no string.

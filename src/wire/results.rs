@@ -1,5 +1,6 @@
 //! What the gateway reads of a result: the fields it fills in where a peer of the other era lacks them.
 
+use super::json::Member;
 use super::meta::SERVER_INFO;
 use super::{Raw, Span, json};
 
@@ -17,11 +18,26 @@ pub struct ResultView {
 }
 
 impl ResultView {
-    /// Reads a result, which is an object (the envelope saw to it).
+    /// Reads a result, which is an object (the envelope saw to it). One that came in a message was read with that.
     pub fn of(result: &Raw) -> ResultView {
+        if let Some(noted) = result.noted() {
+            return noted.clone();
+        }
         let text = result.text();
+        let members = json::lax_members(text, 0).unwrap_or_default();
+        ResultView::read(members, 0, |at| json::lax_members(text, at).ok())
+    }
+
+    /// From the members of the result that begins at `base` of its message. `inner` gives those of the object that begins
+    /// somewhere in the message, `None` where no object does.
+    pub(super) fn read<'a>(
+        members: Vec<Member<'a>>,
+        base: u32,
+        inner: impl FnOnce(u32) -> Option<Vec<Member<'a>>>,
+    ) -> ResultView {
+        let from_base = |span: Span| span.start - base..span.end - base;
         let mut view = ResultView::default();
-        for m in json::lax_members(text, 0).unwrap_or_default() {
+        for m in members {
             let slots = [
                 ("resultType", &mut view.result_type),
                 ("ttlMs", &mut view.ttl),
@@ -32,17 +48,15 @@ impl ResultView {
                 ("_meta", &mut view.meta),
             ];
             if let Some((_, slot)) = slots.into_iter().find(|(key, _)| m.is(key)) {
-                slot.get_or_insert(m.value);
+                slot.get_or_insert(from_base(m.value));
             }
         }
-        if let Some(meta) = view.meta.clone().filter(|m| text[m.start as usize] == b'{') {
-            view.server_info = json::lax_members(text, meta.start)
-                .unwrap_or_default()
-                .into_iter()
-                .find(|m| m.is(SERVER_INFO))
-                .map(|m| m.value);
-        } else {
-            view.meta = None;
+        match view.meta.as_ref().and_then(|meta| inner(base + meta.start)) {
+            Some(meta) => {
+                let info = meta.into_iter().find(|m| m.is(SERVER_INFO));
+                view.server_info = info.map(|m| from_base(m.value));
+            }
+            None => view.meta = None,
         }
         view
     }

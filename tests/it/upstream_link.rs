@@ -153,7 +153,7 @@ fn call_with(caller: &Arc<Caller>, method: Method, params: Params) -> Call {
         params,
         resume: None,
         trail: None,
-        cancel: CancellationToken::new(),
+        cancel: CancellationToken::new().into(),
         deadline: Instant::now() + Duration::from_secs(20),
     }
 }

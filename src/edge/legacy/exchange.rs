@@ -1,23 +1,27 @@
-//! What a legacy POST asks for, carried out by a task of its own: a socket that closes cancels nothing. One JSON body where
-//! all answers come alone and soon; else a stream, which a session's client can resume.
+//! What a legacy POST asks for, carried out to its end: a socket that closes cancels nothing. One JSON body where all
+//! answers come alone and soon; else a stream, which a session's client can resume.
 
 use super::peer::Peer;
 use super::streams;
 use crate::edge::dispatch;
 use crate::edge::writer::Writer;
-use crate::mcp::{Ask, Call, Event, Outcome, Reason, Reply};
+use crate::mcp::{Ask, Call, Cancel, Event, Outcome, Reason, Reply};
 use crate::session::{Asking, Called, ChangeError, Follower, LiveSession, Outlet, SessionEnded};
 use crate::wire::params::Params;
 use crate::wire::{Method, Raw, Request, Version, envelope, json};
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, SelectAll};
 use futures_util::{StreamExt, stream::select_all};
 use http::StatusCode;
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::task::TaskTracker;
 
 /// An upstream that opens a stream and then says nothing for so long means to take its time: so do we.
 const SOON: Duration = Duration::from_millis(100);
@@ -56,10 +60,9 @@ enum Out {
 /// Runs the requests of a POST. `ready` are answers that are known already.
 pub async fn answer(peer: Peer, requests: Vec<Request>, ready: Vec<Bytes>, takes: Takes) -> Answer {
     let (opener, opened) = oneshot::channel();
+    let tasks = peer.gate.tasks.clone();
     let exchange = Exchange { opener: Some(opener), ..Exchange::new(peer, requests.len(), ready, takes) };
-    exchange.start(requests);
-    // The task ends without a word only when the process does.
-    opened.await.unwrap_or(Answer::Nothing)
+    Attended { run: Some(Box::pin(exchange.run(requests))), tasks, opened }.await
 }
 
 /// Runs requests whose answers go to the session's one stream.
@@ -68,6 +71,61 @@ pub fn answer_on_stream(peer: Peer, session: Arc<LiveSession>, requests: Vec<Req
     let exchange =
         Exchange { out: Some(Out::Session(session)), ..Exchange::new(peer, requests.len(), ready, takes) };
     exchange.start(requests);
+}
+
+/// An exchange that runs in the task of its socket as long as that waits for the answer: most need no task of their own.
+struct Attended {
+    run: Option<BoxFuture<'static, ()>>,
+    tasks: TaskTracker,
+    opened: oneshot::Receiver<Answer>,
+}
+
+impl Future for Attended {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+        if let Some(run) = &mut self.run
+            && run.as_mut().poll(context).is_ready()
+        {
+            self.run = None;
+        }
+        // It ends without a word only when the process does.
+        Pin::new(&mut self.opened).poll(context).map(|answer| answer.unwrap_or(Answer::Nothing))
+    }
+}
+
+/// What is left of it, the rest of a stream or all where the socket has closed, is done by a task.
+impl Drop for Attended {
+    fn drop(&mut self) {
+        if let Some(run) = self.run.take()
+            && tokio::runtime::Handle::try_current().is_ok()
+        {
+            self.tasks.spawn(run);
+        }
+    }
+}
+
+/// The steps of the calls of an exchange, each with the number of its call.
+enum Steps {
+    One(BoxStream<'static, Step>),
+    Many(SelectAll<BoxStream<'static, (usize, Step)>>),
+}
+
+impl Steps {
+    fn of(mut calls: Vec<BoxStream<'static, Step>>) -> Steps {
+        if calls.len() == 1 {
+            return Steps::One(calls.swap_remove(0));
+        }
+        let calls = calls.into_iter().enumerate();
+        Steps::Many(select_all(calls.map(|(n, steps)| steps.map(move |step| (n, step)).boxed())))
+    }
+
+    async fn next(&mut self) -> Option<(usize, Step)> {
+        match self {
+            Steps::One(steps) => steps.next().await.map(|step| (0, step)),
+            Steps::Many(steps) => steps.next().await,
+        }
+    }
 }
 
 struct Exchange {
@@ -96,7 +154,7 @@ enum Step {
 struct Running {
     call: Option<Call>,
     events: Option<(bool, BoxStream<'static, Event>)>,
-    cancel: CancellationToken,
+    cancel: Cancel,
     over: bool,
     _called: Option<Called>,
 }
@@ -122,8 +180,8 @@ impl Exchange {
 
     async fn run(mut self, requests: Vec<Request>) {
         let mut asked = Vec::with_capacity(requests.len());
-        let mut steps: SelectAll<BoxStream<'static, (usize, Step)>> = select_all([]);
-        for (n, request) in requests.into_iter().enumerate() {
+        let mut calls = Vec::with_capacity(requests.len());
+        for request in requests {
             let (call, called) = self.call(&request);
             let change = matches!(
                 call.method,
@@ -134,9 +192,9 @@ impl Exchange {
                 version: call.caller.version,
                 change: change.then(|| (call.method.clone(), call.params.clone())),
             });
-            steps.push(self.steps(call, called).map(move |step| (n, step)).boxed());
+            calls.push(self.steps(call, called));
         }
-        let ended = match self.carry(&asked, &mut steps).await {
+        let ended = match self.carry(&asked, &mut Steps::of(calls)).await {
             Ok(()) => self.finish().await,
             Err(ended) => Err(ended),
         };
@@ -146,18 +204,13 @@ impl Exchange {
     }
 
     /// Until every call has ended.
-    async fn carry(
-        &mut self,
-        asked: &[Asked],
-        steps: &mut SelectAll<BoxStream<'static, (usize, Step)>>,
-    ) -> Result<(), SessionEnded> {
+    async fn carry(&mut self, asked: &[Asked], steps: &mut Steps) -> Result<(), SessionEnded> {
         if !self.takes.json || self.out.is_some() {
             self.open().await?;
         }
-        let open_at = Instant::now() + self.peer.gate.rules.open_after;
-        let mut beat = tokio::time::interval(self.peer.gate.rules.keep_alive);
-        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        beat.reset();
+        let (now, between) = (Instant::now(), self.peer.gate.rules.keep_alive);
+        let (open_at, mut beat_at) = (now + self.peer.gate.rules.open_after, now + between);
+        let mut timer = pin!(sleep_until(open_at.min(beat_at)));
         while self.left > 0 {
             let logged = match &self.out {
                 Some(Out::Logged(outlet)) => Some(outlet),
@@ -172,13 +225,18 @@ impl Exchange {
             let step = tokio::select! {
                 biased;
                 step = steps.next() => step,
-                () = sleep_until(open_at), if self.out.is_none() && self.takes.stream => {
-                    self.open().await?;
-                    continue;
-                }
-                _ = beat.tick() => {
-                    // A call that runs is a use of its session, whoever waits for it.
-                    self.peer.touch().await;
+                () = timer.as_mut() => {
+                    let now = Instant::now();
+                    if now >= open_at && self.takes.stream {
+                        self.open().await?;
+                    }
+                    if now >= beat_at {
+                        // A call that runs is a use of its session, whoever waits for it.
+                        self.peer.touch().await;
+                        beat_at = now + between;
+                    }
+                    let opens = self.out.is_none() && self.takes.stream;
+                    timer.as_mut().reset(if opens { open_at.min(beat_at) } else { beat_at });
                     continue;
                 }
                 never = kept => match never {},
@@ -191,7 +249,7 @@ impl Exchange {
 
     fn call(&self, request: &Request) -> (Call, Option<Called>) {
         let called = self.peer.session.as_ref().map(|session| session.begin(&request.id));
-        let cancel = called.as_ref().map_or_else(CancellationToken::new, |called| called.token().clone());
+        let cancel = called.as_ref().map_or_else(Cancel::never, |called| called.token().clone().into());
         let call = Call {
             caller: self.peer.caller.clone(),
             method: request.method.clone(),

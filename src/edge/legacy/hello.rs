@@ -54,7 +54,7 @@ pub async fn initialize(
     let mut response = body::json(&gate, status.unwrap_or(StatusCode::OK), message);
     if status.is_none() {
         let name = HeaderValue::from_str(session.session_id().as_str());
-        response.headers_mut().insert(headers::SESSION_ID, name.expect("a session's id is visible ASCII"));
+        response.headers_mut().insert(&headers::SESSION_ID, name.expect("a session's id is visible ASCII"));
     } else if let Deleted::Ended(ended) =
         gate.sessions.delete(session.session_id().as_str(), &gate.anonymous, &mount.name).await
     {

@@ -27,7 +27,7 @@ impl Peer {
         map: &HeaderMap,
         id: Option<&Id>,
     ) -> Result<Peer, Response<Body>> {
-        let name = headers::folded(map, headers::SESSION_ID).ok().flatten().unwrap_or_default();
+        let name = headers::folded(map, &headers::SESSION_ID).ok().flatten().unwrap_or_default();
         Peer::of(gate, mount, map, name, Transport::Streamable, id).await
     }
 

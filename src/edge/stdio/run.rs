@@ -38,7 +38,7 @@ impl Talk {
             params: request.params,
             resume: None,
             trail: None,
-            cancel: called.token().clone(),
+            cancel: called.token().clone().into(),
             deadline: Instant::now() + self.gate.rules.call,
         };
         let write = Writer::new(&call, id);

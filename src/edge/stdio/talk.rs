@@ -161,7 +161,7 @@ impl Talk {
             }
             (Method::Initialized, Some(legacy)) => legacy.stand(self),
             (Method::RootsChanged, Some(legacy)) if legacy.roots.begin() => {
-                let note = Note { method, params: params.raw, at: None };
+                let note = Note { method, params: params.raw.clone(), at: None };
                 let mount = self.mount.clone();
                 self.tasks.spawn(async move {
                     let told = dispatch::tell(&mount, &legacy.caller, note, &legacy.roots);

@@ -178,7 +178,7 @@ async fn a_stream_that_ends_upstream_is_opened_again_and_the_clients_goes_on() {
 async fn a_stream_is_over_when_it_is_cancelled_or_when_no_upstream_will_ever_speak() {
     let (a, mut at_a) = backend("a");
     let call = scripted::call(Method::Listen, LISTS);
-    let cancel = call.cancel.clone();
+    let cancel = call.cancel.token();
     let mut events = composite(&[&a]).call(call).await.into_events();
     let (_, first) = tokio::join!(note(&mut events), async {
         let first = at_a.recv().await.unwrap();

@@ -13,7 +13,7 @@ use crate::wire::{Era, Message, Raw, Version, envelope, headers, json};
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ const SEND_WITHIN: Duration = Duration::from_secs(30);
 /// What is read of the body of a refusal: a JSON-RPC error, or a page that is thrown away.
 const REFUSAL_LIMIT: usize = 256 << 10;
 
-const SESSION_ID: HeaderName = HeaderName::from_static(headers::SESSION_ID);
-const PROTOCOL_VERSION: HeaderName = HeaderName::from_static(headers::PROTOCOL_VERSION);
-const MCP_METHOD: HeaderName = HeaderName::from_static(headers::METHOD);
-const MCP_NAME: HeaderName = HeaderName::from_static(headers::NAME);
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static(headers::LAST_EVENT_ID);
+/// What came back for a request.
+enum Came {
+    One(Incoming),
+    Stream(client::Body),
+}
 
 pub(super) struct Exchange {
     client: HttpClient,
@@ -80,33 +80,45 @@ impl Exchange {
         let mut post = self.request_to(Method::POST, &self.post, &route)?;
         if route.version.is_some_and(|v| v.era() == Era::Modern) {
             let map = post.headers_mut();
-            map.insert(MCP_METHOD, value(request.method.as_str())?);
+            map.insert(&headers::METHOD, value(request.method.as_str())?);
             if let Some(name) = &request.name {
-                map.insert(MCP_NAME, value(&headers::encode(name))?);
+                map.insert(&headers::NAME, value(&headers::encode(name))?);
             }
         }
         let text = envelope::write_request(&request.id, &request.method, &request.params);
         *post.body_mut() = Full::new(text);
         let mut giveup = GiveUp::watch(&self, &route, &request);
-        let response = within(deadline, self.send_out(post)).await.inspect_err(|error| {
-            if !matches!(error, TransportError::Timeout) {
-                giveup.disarm();
-            }
-        })?;
-        if !response.status().is_success() {
+        let came = within(deadline, self.come(post, &route, &request)).await;
+        // What came in time is at its end, but for a stream.
+        if !matches!(came, Err(TransportError::Timeout) | Ok((Came::Stream(_), _))) {
             giveup.disarm();
-            return Err(within(deadline, self.refusal(&route, response)).await.unwrap_or_else(|e| e));
+        }
+        let (came, session) = came?;
+        let answer = match came {
+            Came::One(incoming) => Answer::One(incoming),
+            Came::Stream(body) => {
+                Answer::Stream(Events::answering(self, route, body, request, giveup).stream())
+            }
+        };
+        Ok(Answered { answer, session })
+    }
+
+    /// What comes back for a request: all of it, or the stream that it comes by.
+    async fn come(
+        &self,
+        post: Request<Full<Bytes>>,
+        route: &Route,
+        request: &Outgoing,
+    ) -> Result<(Came, Option<UpstreamSessionId>), TransportError> {
+        let response = self.send_out(post).await?;
+        if !response.status().is_success() {
+            return Err(Box::pin(self.refusal(route, response)).await.unwrap_or_else(|e| e));
         }
         let session = session_of(response.headers());
         if headers::is_event_stream(response.headers()) {
-            let events = Events::answering(self, route, response.into_body(), request, giveup);
-            return Ok(Answered { answer: Answer::Stream(events.stream()), session });
+            return Ok((Came::Stream(response.into_body()), session));
         }
-        let answer = within(deadline, self.one(response, &request)).await;
-        if !matches!(answer, Err(TransportError::Timeout)) {
-            giveup.disarm();
-        }
-        Ok(Answered { answer: Answer::One(answer?), session })
+        Ok((Came::One(self.one(response, request).await?), session))
     }
 
     /// The rest of an answer that came as events to another process.
@@ -210,7 +222,7 @@ impl Exchange {
         if let Some(id) = after {
             let id =
                 HeaderValue::from_bytes(id).map_err(|_| garbage("an event id that no header can bear"))?;
-            get.headers_mut().insert(LAST_EVENT_ID, id);
+            get.headers_mut().insert(&headers::LAST_EVENT_ID, id);
         }
         let response = self.send_out(get).await?;
         if !response.status().is_success() {
@@ -234,10 +246,10 @@ impl Exchange {
         let map = request.headers_mut();
         *map = base.clone();
         if let Some(version) = route.version {
-            map.insert(PROTOCOL_VERSION, version_value(version));
+            map.insert(&headers::PROTOCOL_VERSION, version_value(version));
         }
         if let Some(session) = &route.session {
-            map.insert(SESSION_ID, value(&session.0)?);
+            map.insert(&headers::SESSION_ID, value(&session.0)?);
         }
         for (name, value) in &route.headers {
             map.insert(name.clone(), value.clone());
@@ -305,7 +317,7 @@ fn names_session(error: &Raw) -> bool {
 }
 
 fn session_of(map: &HeaderMap) -> Option<UpstreamSessionId> {
-    let id = map.get(SESSION_ID)?.to_str().ok()?;
+    let id = map.get(&headers::SESSION_ID)?.to_str().ok()?;
     // Visible ASCII only (2025-11-25 transports, *Session Management*).
     let visible = !id.is_empty() && id.bytes().all(|b| matches!(b, 0x21..=0x7e));
     visible.then(|| UpstreamSessionId(id.into()))
@@ -336,7 +348,9 @@ mod tests {
 
     #[test]
     fn a_session_id_that_is_not_visible_ascii_is_none() {
-        let map = |v: &'static str| HeaderMap::from_iter([(SESSION_ID, HeaderValue::from_static(v))]);
+        let map = |v: &'static str| {
+            HeaderMap::from_iter([(headers::SESSION_ID.clone(), HeaderValue::from_static(v))])
+        };
         assert!(session_of(&map("abc")).is_some());
         assert!(session_of(&map("a b")).is_none());
         assert!(session_of(&map("")).is_none());

@@ -6,29 +6,23 @@ use super::health::Place;
 use super::hop::Hop;
 use super::trouble::Trouble;
 use super::{Arc, Inner, Method, Note, Outcome, Reply};
-use crate::mcp::{Event, InputRequired, Reason};
+use crate::mcp::{Cancel, Event, InputRequired, Reason};
 use crate::upstream::transport::{Answer, Incoming, TransportError};
 use crate::wire::results::ResultView;
 use crate::wire::{Era, Id, Message, Notification, Response};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use memchr::memmem::Finder;
-use std::sync::LazyLock;
-use tokio_util::sync::CancellationToken;
 
 /// The severities of `notifications/message`, from the least (RFC 5424).
 const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-
-/// What a result that asks for input holds; the search is built once.
-static ASKS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("input_required"));
 
 /// The reply to a begun request. `place` is held until it is over.
 pub(super) fn reply(
     link: &Arc<Inner>,
     job: &Job,
     begun: Begun,
-    cancel: CancellationToken,
+    cancel: Cancel,
     place: Option<Place>,
 ) -> Reply {
     let Begun { answered, hop, route, id } = begun;
@@ -72,8 +66,7 @@ fn outcome(link: &Inner, method: &Method, response: Response) -> Outcome {
         Ok(result) => result,
         Err(error) => return Outcome::Error(crate::mcp::Fault::Upstream(error)),
     };
-    // Results are large and rarely ask: the word is looked for before the members are.
-    if method.may_ask() && ASKS.find(result.text()).is_some() {
+    if method.may_ask() {
         let view = ResultView::of(&result);
         if view.is_input_required(&result) {
             let upstream = link.id().clone();
@@ -105,7 +98,7 @@ struct Flow {
     id: Id,
     method: Method,
     messages: BoxStream<'static, Result<Incoming, TransportError>>,
-    cancel: CancellationToken,
+    cancel: Cancel,
     /// The caller's progress token, where it gave one.
     token: Option<Bytes>,
     least: Option<usize>,

@@ -97,7 +97,7 @@ impl Asks {
             }
         });
         self.open.push((id, task.abort_handle()));
-        Some(Ask { upstream: self.link.id().clone(), method, params: params.raw, answer })
+        Some(Ask { upstream: self.link.id().clone(), method, params: params.raw.clone(), answer })
     }
 
     /// The upstream no longer wants an answer: whoever holds the ask sees its receiver closed.

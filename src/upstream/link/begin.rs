@@ -42,6 +42,8 @@ pub(super) struct Begun {
     pub(super) id: Id,
 }
 
+type ParamHeaders = Vec<(HeaderName, HeaderValue)>;
+
 /// What was already tried for one request, so that nothing is tried without end.
 #[derive(Default)]
 struct Tried {
@@ -87,14 +89,20 @@ impl Inner {
                 let why = "it failed too often of late; it is asked again soon".into();
                 return Err(Reason::Unreachable { upstream: self.id().clone(), why }.into());
             }
-            let hop = timeout_at(job.deadline, self.hop(&job.caller)).await;
-            let hop = match hop.unwrap_or(Err(Trouble::Way(TransportError::Timeout))) {
+            // What every call need not wait for is kept out of the future that every call moves about, and of its timers.
+            let hop = match self.known_hop(&job.caller) {
+                Some(hop) => Ok(hop),
+                None => Box::pin(timeout_at(job.deadline, self.hop(&job.caller)))
+                    .await
+                    .unwrap_or(Err(Trouble::Way(TransportError::Timeout))),
+            };
+            let hop = match hop {
                 Ok(hop) => hop,
                 Err(trouble) => {
                     // Nothing of the request was sent yet.
                     if let Trouble::Way(error) = &trouble
                         && error.surely_not_begun()
-                        && self.pause(job, &mut tried).await
+                        && Box::pin(self.pause(job, &mut tried)).await
                     {
                         continue;
                     }
@@ -102,9 +110,16 @@ impl Inner {
                 }
             };
             // Where these take too long, what is left of the time is the request's own to fail in.
-            let headers = timeout_at(job.deadline, self.param_headers(job, &hop, false)).await;
-            let headers = headers.unwrap_or_else(|_| Ok(Vec::new()))?;
-            let level = timeout_at(job.deadline, self.level(job, &hop)).await.unwrap_or_default();
+            let headers = match self.known_param_headers(job, &hop) {
+                Some(headers) => headers?,
+                None => Box::pin(timeout_at(job.deadline, self.param_headers(job, &hop)))
+                    .await
+                    .unwrap_or_else(|_| Ok(Vec::new()))?,
+            };
+            let level = match has_level(job, &hop) {
+                true => Box::pin(timeout_at(job.deadline, self.level(job, &hop))).await.unwrap_or_default(),
+                false => None,
+            };
             let outgoing = self.dress(job, hop.is_modern(), level.as_deref());
             let route = self.route(&job.caller, &hop, headers);
             let id = outgoing.id.clone();
@@ -191,61 +206,51 @@ impl Inner {
         self.clone().list(job.caller.clone(), Kind::Tool, Age::Fresh).await.is_ok()
     }
 
-    /// `Mcp-Param-*` of a tool call, from the list as it is known; it is asked for where it is not. Errors: the tool is
-    /// one that no client may call.
-    async fn param_headers(
-        self: &Arc<Self>,
-        job: &Job,
-        hop: &Hop,
-        asked: bool,
-    ) -> Result<Vec<(HeaderName, HeaderValue)>, Fault> {
-        if job.method != Method::ToolsCall || !hop.is_modern() || hop.channel.is_some() {
+    /// `Mcp-Param-*` of a tool call, from the list, which is asked for. Errors as [`Inner::known_param_headers`].
+    async fn param_headers(self: &Arc<Self>, job: &Job, hop: &Hop) -> Result<ParamHeaders, Fault> {
+        let listed = self.clone().list(job.caller.clone(), Kind::Tool, Age::Known).await;
+        if let Err(fault) = listed {
+            let why = word(&fault);
+            tracing::debug!(upstream = %self.id(), why, "a tool is called without knowing its list");
             return Ok(Vec::new());
         }
-        let Some(listing) = self.lists.known(&Key::of(&job.caller, Kind::Tool)) else {
-            if asked {
-                return Ok(Vec::new());
-            }
-            let listed = self.clone().list(job.caller.clone(), Kind::Tool, Age::Known).await;
-            if let Err(fault) = listed {
-                let why = word(&fault);
-                tracing::debug!(upstream = %self.id(), why, "a tool is called without knowing its list");
-                return Ok(Vec::new());
-            }
-            return Box::pin(self.param_headers(job, hop, true)).await;
-        };
-        let Some(name) = job.params.written(&job.params.name) else { return Ok(Vec::new()) };
+        self.known_param_headers(job, hop).unwrap_or_else(|| Ok(Vec::new()))
+    }
+
+    /// `Mcp-Param-*` of a tool call; `None` where the list of tools is not known. Errors: the tool is one that no client may
+    /// call.
+    fn known_param_headers(&self, job: &Job, hop: &Hop) -> Option<Result<ParamHeaders, Fault>> {
+        if job.method != Method::ToolsCall || !hop.is_modern() || hop.channel.is_some() {
+            return Some(Ok(Vec::new()));
+        }
+        let listing = self.lists.known(&Key::of(&job.caller, Kind::Tool))?;
+        let Some(name) = job.params.written(&job.params.name) else { return Some(Ok(Vec::new())) };
         let Some(item) = listing.find(&name) else {
-            return match listing.left_out.iter().any(|left_out| **left_out == *name) {
+            return Some(match listing.left_out.iter().any(|left_out| **left_out == *name) {
                 true => Err(Reason::UnknownTool(name).into()),
                 false => Ok(Vec::new()),
-            };
+            });
         };
         let arguments = job.params.arguments.as_ref().filter(|_| !item.headers.is_empty());
-        let Some(arguments) = arguments else { return Ok(Vec::new()) };
+        let Some(arguments) = arguments else { return Some(Ok(Vec::new())) };
         let arguments = Raw::trusted(job.params.raw.written(arguments));
         let value = |header: &param_headers::ParamHeader| {
             let text = param_headers::argument(&arguments, &header.path)?;
             let value = HeaderValue::from_str(&headers::encode(&text)).ok()?;
             Some((header.header.clone(), value))
         };
-        Ok(item.headers.iter().filter_map(value).collect())
+        Some(Ok(item.headers.iter().filter_map(value).collect()))
     }
 
     /// The log level that this request is to have at a modern hop; at a legacy hop it is set in the session where a
     /// modern caller asks for another than is set there.
     async fn level(self: &Arc<Self>, job: &Job, hop: &Hop) -> Option<String> {
-        let modern = job.caller.version.era() == Era::Modern;
         if hop.is_modern() {
-            if modern || job.own || job.caller.session.id().is_none() {
-                return None;
-            }
             return self.kept(&job.caller).await.ok()?.level;
         }
-        if modern && let Some(meta) = &job.params.meta {
-            let wanted = job.params.string(&meta.log_level)?.into_owned();
-            Box::pin(self.set_level(&job.caller, hop, &wanted)).await;
-        }
+        let meta = job.params.meta.as_ref()?;
+        let wanted = job.params.string(&meta.log_level)?.into_owned();
+        self.set_level(&job.caller, hop, &wanted).await;
         None
     }
 
@@ -277,6 +282,15 @@ impl Inner {
             None => self.abouts.hello(),
         };
         about.is_some_and(|about| hello::declares(&about.capabilities, name, flag))
+    }
+}
+
+/// Whether a request has to do with a log level; see [`Inner::level`].
+fn has_level(job: &Job, hop: &Hop) -> bool {
+    let modern = job.caller.version.era() == Era::Modern;
+    match hop.is_modern() {
+        true => !modern && !job.own && job.caller.session.id().is_some(),
+        false => modern && job.params.meta.as_ref().is_some_and(|meta| meta.log_level.is_some()),
     }
 }
 

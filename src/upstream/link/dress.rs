@@ -45,13 +45,14 @@ impl Inner {
         if let Some(level) = level {
             members.push((meta::LOG_LEVEL, json::quote(level).into()));
         }
-        let mut params = Params { raw, ..params.clone() };
+        let mut params = params.clone();
+        params.raw = raw;
         if params.meta.is_none() && memchr::memmem::find(params.raw.text(), b"\"_meta\"").is_some() {
             // `"_meta":null` is none; a second one beside it would be two.
             params = Params::read(params.raw.without(&["_meta"])).unwrap_or(params);
         }
         params.add_meta(&members);
-        params.raw
+        params.raw.clone()
     }
 
     /// Who we are to a modern upstream on behalf of a caller that does not say so in its own request.
@@ -114,9 +115,10 @@ fn legacy_params(params: &Params, id: &Id) -> Raw {
         if let Some(token) = token {
             kept.edit(token.value, id.token().clone());
         }
-        plain.raw.edit(meta.whole.clone(), kept.to_bytes());
+        let whole = meta.whole.clone();
+        plain.raw.edit(whole, kept.to_bytes());
     }
-    plain.raw
+    plain.raw.clone()
 }
 
 /// What `Mcp-Name` mirrors: the name, URI or task id as it goes upstream.

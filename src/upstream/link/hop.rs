@@ -2,7 +2,6 @@
 
 use super::channels::Channel;
 use super::kept::Opened;
-use super::speak::Spoken;
 use super::trouble::Trouble;
 use super::{Arc, Caller, Inner, Version};
 use crate::upstream::transport::{Route, Transport, UpstreamSessionId};
@@ -21,6 +20,16 @@ pub(super) struct Hop {
 }
 
 impl Hop {
+    fn over_http(http: &Arc<dyn Transport>, opened: Option<Arc<Opened>>) -> Hop {
+        Hop {
+            transport: http.clone(),
+            version: opened.as_ref().and_then(|o| o.version).unwrap_or(Version::MODERN),
+            session: opened.as_ref().and_then(|o| o.session.clone()),
+            opened,
+            channel: None,
+        }
+    }
+
     pub(super) fn is_modern(&self) -> bool {
         self.version.era() == Era::Modern
     }
@@ -34,24 +43,13 @@ impl Inner {
             Some(spoken) => spoken,
             None => self.speak(caller).await?,
         };
-        let era = match spoken {
-            Spoken::Http(era) => Some(era),
-            Spoken::Both => Some(caller.version.era()),
-            Spoken::Channel => None,
-        };
-        match (era, &self.reach.http) {
+        match (spoken.era(caller), &self.reach.http) {
             (Some(era), Some(http)) => {
                 let opened = match era {
                     Era::Modern => None,
                     Era::Legacy => Some(self.opened(caller).await?),
                 };
-                Ok(Hop {
-                    transport: http.clone(),
-                    version: opened.as_ref().and_then(|o| o.version).unwrap_or(Version::MODERN),
-                    session: opened.as_ref().and_then(|o| o.session.clone()),
-                    opened,
-                    channel: None,
-                })
+                Ok(Hop::over_http(http, opened))
             }
             _ => {
                 let channel = self.channel(caller).await?;
@@ -63,6 +61,16 @@ impl Inner {
                     channel: Some(channel),
                 })
             }
+        }
+    }
+
+    /// The way where it is known already, as it mostly is: what every call takes without waiting.
+    pub(super) fn known_hop(&self, caller: &Caller) -> Option<Hop> {
+        let spoken = self.spoken.load().as_deref().copied()?;
+        let http = self.reach.http.as_ref()?;
+        match spoken.era(caller)? {
+            Era::Modern => Some(Hop::over_http(http, None)),
+            Era::Legacy => Some(Hop::over_http(http, Some(self.known_session(caller)?))),
         }
     }
 

@@ -9,7 +9,7 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// A new id: the process's random prefix and a count. It serves as the progress token of its request as well.
 pub(super) fn next() -> Id {
-    Id::of_str(&format!("{}{}", prefix(), NEXT.fetch_add(1, Ordering::Relaxed)))
+    Id::counted(prefix(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 fn prefix() -> &'static str {

@@ -54,10 +54,21 @@ impl Inner {
     pub(super) async fn opened(self: &Arc<Self>, caller: &Arc<Caller>) -> Result<Arc<Opened>, Trouble> {
         let key = self.key(caller);
         match self.sessions.known.get(&key).filter(|opened| opened.version.is_some()) {
-            Some(opened) if opened.at.elapsed() < RECHECK || self.config.stateless => Ok(opened),
+            Some(opened) if self.holds(&opened) => Ok(opened),
             Some(opened) => Ok(Box::pin(self.rechecked(key, caller, opened)).await),
             None => self.open(key, caller, None).await,
         }
+    }
+
+    /// As [`Inner::opened`], where nobody need be asked.
+    pub(super) fn known_session(&self, caller: &Caller) -> Option<Arc<Opened>> {
+        let known = self.sessions.known.get(&self.key(caller));
+        known.filter(|opened| opened.version.is_some() && self.holds(opened))
+    }
+
+    /// Whether what is known of a session need not be read again.
+    fn holds(&self, opened: &Opened) -> bool {
+        self.config.stateless || opened.at.elapsed() < RECHECK
     }
 
     /// Reads again what the store holds of an open session: that keeps it alive there, and shows what another pod made

@@ -25,6 +25,17 @@ pub(super) enum Spoken {
     Channel,
 }
 
+impl Spoken {
+    /// The era that a caller's requests go in; `None` where that is for its channel to say.
+    pub(super) fn era(self, caller: &Caller) -> Option<Era> {
+        match self {
+            Spoken::Http(era) => Some(era),
+            Spoken::Both => Some(caller.version.era()),
+            Spoken::Channel => None,
+        }
+    }
+}
+
 impl std::fmt::Display for Spoken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

@@ -3,10 +3,10 @@
 use super::{JsonError, Member, quoted, space, value};
 use crate::wire::Span;
 
-/// The members of a message's outer objects, found in the one pass that checks the text: of the message, of its `params`,
-/// and of their `_meta` and `arguments`.
+/// The members of a message's outer objects, found in the one pass that checks the text: of the message, of its `params` or
+/// `result`, and of their `_meta` and `arguments`.
 pub struct Outline<'a> {
-    /// By where the object begins. At most four.
+    /// By where the object begins. A handful.
     objects: Vec<(u32, Vec<Member<'a>>)>,
 }
 
@@ -15,6 +15,7 @@ pub struct Outline<'a> {
 enum Level {
     Message,
     Params,
+    Result,
     /// `_meta` and `arguments`: what they hold is noted no deeper.
     Last,
 }
@@ -71,7 +72,8 @@ impl<'a> Outline<'a> {
                 let key = &text[i + 1..key_end - 1];
                 let end = match (level, key) {
                     (Level::Message, b"params") => self.object(text, start, inner, limit, Level::Params)?,
-                    (Level::Params, b"_meta" | b"arguments") => {
+                    (Level::Message, b"result") => self.object(text, start, inner, limit, Level::Result)?,
+                    (Level::Params, b"_meta" | b"arguments") | (Level::Result, b"_meta") => {
                         self.object(text, start, inner, limit, Level::Last)?
                     }
                     _ => value(text, start, inner, limit)?,
@@ -103,7 +105,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn an_outline_judges_as_a_check_does_and_finds_what_a_look_finds(
-            text in r#"\{("(params|_meta|arguments|a)" ?: ?(\{"(_meta|arguments|b)":(\{("c":1)?\}|7|"x")\}|[0-9]{1,3}|\[\]|\{\})(, ?)?){0,3}\}?"#,
+            text in r#"\{("(params|result|_meta|arguments|a)" ?: ?(\{"(_meta|arguments|b)":(\{("c":1)?\}|7|"x")\}|[0-9]{1,3}|\[\]|\{\})(, ?)?){0,3}\}?"#,
             depth in 1u16..5,
         ) {
             let outlined = Outline::check(text.as_bytes(), depth);

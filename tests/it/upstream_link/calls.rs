@@ -155,7 +155,7 @@ async fn b050_a_cancelled_call_is_cancelled_upstream_under_our_own_id() {
         let link = link(&fixture.url);
         for by in ["token", "drop"] {
             let call = tool(&modern("m"), "never", json!({ "by": by }));
-            let cancel = call.cancel.clone();
+            let cancel = call.cancel.token();
             let reply = tokio::spawn(link.call(call));
             comes_true("the call arrived", async || {
                 let calls = seen(&fixture, "tools/call").await;
