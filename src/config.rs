@@ -49,6 +49,17 @@ pub struct Config {
     /// Address and port of the admin listener (probes, metrics).
     #[schemars(extend("x-format" = "address"))]
     pub admin_listen: SocketAddr,
+    /// Address and port at which other pods reach the children and HTTP+SSE connections that this pod has for their
+    /// callers; without it each pod has its own. It needs `store.redis_url`, takes only what is sealed by `sealing.keys`,
+    /// and belongs on a network of the pods' own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-format" = "address"))]
+    pub internal_listen: Option<SocketAddr>,
+    /// Host, or host and port, under which other pods reach `internal_listen`. Default: the variable `POD_IP` where
+    /// `internal_listen` is every address (`0.0.0.0`), else that address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-format" = "host"))]
+    pub internal_address: Option<String>,
     /// Scheme, host and port under which clients reach the gateway, without a path: `https://mcp.example.com`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-format" = "public-url"))]
@@ -332,6 +343,8 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             admin_listen: SocketAddr::from(([127, 0, 0, 1], 9090)),
+            internal_listen: None,
+            internal_address: None,
             public_url: None,
             public_path: None,
             allowed_hosts: Vec::new(),

@@ -1,5 +1,6 @@
 //! Puts the rooms together: from the configuration to a gateway that serves, and to its end.
 
+mod internal;
 mod outbound;
 mod rules;
 mod upstreams;
@@ -12,6 +13,7 @@ use crate::edge::callers::Callers;
 use crate::edge::legacy;
 use crate::edge::listener::{self, Bounds, Ends};
 use crate::lifecycle::{Lifecycle, Plan};
+use crate::relay::{self, Relay};
 use crate::sealing::{KeyError, KeyMaterial, Keyring};
 use crate::session::{self, Sessions};
 use crate::store::{Memory, PodId, Redis, Store, redis};
@@ -23,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Bytes that the memory store may hold: some 200,000 idle sessions, and bounded whatever happens.
@@ -52,6 +55,8 @@ pub struct House {
     plan: Plan,
     public: TcpListener,
     admin: TcpListener,
+    /// Where other pods reach this one, where there are others.
+    internal: Option<TcpListener>,
 }
 
 impl House {
@@ -59,9 +64,12 @@ impl House {
     pub async fn build(config: &Config, demo: bool) -> Result<House, StartError> {
         let public = bind("listen", config.listen).await?;
         let admin = bind("admin_listen", config.admin_listen).await?;
+        let internal = internal::bind(config).await?;
         let lifecycle = Lifecycle::default();
-        let (gate, links) = gate(config, demo, &lifecycle, store(config).await?)?;
-        Ok(House { gate: Arc::new(gate), lifecycle, links, plan: plan(config), public, admin })
+        let address = internal.as_ref().map(|(_, address)| address.as_str());
+        let (gate, links) = gate_among(config, demo, &lifecycle, store(config).await?, address)?;
+        let internal = internal.map(|(listener, _)| listener);
+        Ok(House { gate: Arc::new(gate), lifecycle, links, plan: plan(config), public, admin, internal })
     }
 
     /// Where clients reach it.
@@ -75,7 +83,7 @@ impl House {
 
     /// Serves until the lifecycle ends it.
     pub async fn serve(self) {
-        let House { gate, lifecycle, links, plan, public, admin } = self;
+        let House { gate, lifecycle, links, plan, public, admin, internal } = self;
         let bounds =
             Bounds { head: gate.rules.header_bytes, head_time: gate.rules.header_read, connections: PROBERS };
         let probes = lifecycle.clone();
@@ -90,6 +98,7 @@ impl House {
         // To the end of the last call: its answers and cancels come this way.
         let _hears = AbortOnDropHandle::new(tokio::spawn(gate.sessions.clone().hear()));
         gate.tasks.spawn(legacy::sweep(gate.clone()));
+        let internal = internal::serve(internal, links.relay(), bounds, lifecycle.over.clone());
         lifecycle.set_ready();
         let over = lifecycle.over.clone();
         let public = async {
@@ -104,7 +113,7 @@ impl House {
             lifecycle.settled().await;
             over.cancel();
         };
-        tokio::join!(public, admin);
+        tokio::join!(public, admin, internal);
         links.hang_up().await;
     }
 }
@@ -150,6 +159,17 @@ pub fn gate(
     lifecycle: &Lifecycle,
     store: Arc<dyn Store>,
 ) -> Result<(Gate, Links), StartError> {
+    gate_among(config, demo, lifecycle, store, None)
+}
+
+/// As [`gate`], for a pod that others reach at `address`.
+fn gate_among(
+    config: &Config,
+    demo: bool,
+    lifecycle: &Lifecycle,
+    store: Arc<dyn Store>,
+    address: Option<&str>,
+) -> Result<(Gate, Links), StartError> {
     let keyring = Arc::new(keyring(config)?);
     let rules = rules::of(config)?;
     let sessions = session::Settings {
@@ -159,8 +179,20 @@ pub fn gate(
     };
     let pod = PodId::random();
     let replica = HeaderValue::from_str(pod.as_str()).expect("a pod's name is letters and digits");
-    let sessions = Sessions::new(pod, store.clone(), keyring.clone(), sessions);
-    let (routes, links) = upstreams::routes(config, demo)?;
+    let sessions = Sessions::new(pod.clone(), store.clone(), keyring.clone(), sessions);
+    let relay = address.map(|address| {
+        Relay::new(relay::Settings {
+            store: store.clone(),
+            keyring: keyring.clone(),
+            me: pod,
+            address: address.to_owned(),
+            message: upstreams::message_limits(config),
+            largest: config.limits.request_bytes + internal::MARGIN,
+            draining: lifecycle.draining.clone(),
+            tasks: sessions.tasks().clone(),
+        })
+    });
+    let (routes, links) = upstreams::routes(config, demo, relay)?;
     let gate = Gate {
         routes: ArcSwap::from_pointee(routes),
         callers: Callers::default(),

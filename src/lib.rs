@@ -11,6 +11,7 @@ pub mod house;
 pub mod lifecycle;
 pub mod lines;
 pub mod mcp;
+pub mod relay;
 pub mod sealing;
 pub mod session;
 pub mod store;

@@ -8,6 +8,7 @@ pub mod child;
 pub mod client;
 pub mod connect;
 pub mod http;
+pub mod introduction;
 pub mod lines;
 pub mod link;
 pub mod pool;

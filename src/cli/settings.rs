@@ -19,6 +19,9 @@ pub struct Settings {
     /// Address of the admin listener [default: 127.0.0.1:9090]
     #[arg(long, value_name = "ADDR")]
     pub admin_listen: Option<String>,
+    /// Address at which other pods reach what this pod has for their callers [default: none]
+    #[arg(long, value_name = "ADDR")]
+    pub internal_listen: Option<String>,
     /// Scheme, host and port under which clients reach the gateway
     #[arg(long, value_name = "URL")]
     pub public_url: Option<String>,
@@ -50,6 +53,7 @@ impl Settings {
         let texts = [
             ("--listen", &["listen"] as &'static [&'static str], &self.listen),
             ("--admin-listen", &["admin_listen"], &self.admin_listen),
+            ("--internal-listen", &["internal_listen"], &self.internal_listen),
             ("--public-url", &["public_url"], &self.public_url),
             ("--redis-url", &["store", "redis_url"], &self.redis_url),
             ("--log-filter", &["log", "filter"], &self.log_filter),
@@ -91,6 +95,7 @@ mod tests {
         let args = [
             "--listen=0.0.0.0:1",
             "--admin-listen=127.0.0.1:2",
+            "--internal-listen=127.0.0.1:3",
             "--public-url=https://a.example/",
             "--insecure-no-auth",
             "--log-filter=debug",
@@ -98,6 +103,7 @@ mod tests {
         let config = load(&args, &[]).unwrap().config;
         assert_eq!(config.listen.to_string(), "0.0.0.0:1");
         assert_eq!(config.admin_listen.to_string(), "127.0.0.1:2");
+        assert_eq!(config.internal_listen.unwrap().to_string(), "127.0.0.1:3");
         assert_eq!(config.public_url.as_deref(), Some("https://a.example"));
         assert!(config.insecure_no_auth);
         assert_eq!(config.log.filter, "debug");

@@ -124,6 +124,9 @@ pub fn load(sources: &Sources, values: Values) -> Result<Loaded, ConfigError> {
         found.problems.push(at(&whole, path, message));
     }
     found.fail()?;
+    found
+        .warnings
+        .extend(validate::doubtful(&config).into_iter().map(|(path, message)| at(&whole, path, message)));
     Ok(Loaded { config, warnings: found.warnings, overridden: overridden(&whole) })
 }
 

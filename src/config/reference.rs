@@ -132,7 +132,14 @@ mod tests {
 
     #[test]
     fn every_setting_outside_the_maps_has_a_default_and_every_number_bounds() {
-        let optional = ["public_url", "public_path", "store.redis_url", "outbound.proxy"];
+        let optional = [
+            "public_url",
+            "public_path",
+            "internal_listen",
+            "internal_address",
+            "store.redis_url",
+            "outbound.proxy",
+        ];
         for leaf in leaves(&schema()) {
             let path = leaf.path.join(".");
             assert!(

@@ -21,6 +21,12 @@ pub(super) fn validate(config: &Config) -> Vec<(KeyPath, String)> {
     if config.listen == config.admin_listen && config.listen.port() != 0 {
         wrong.push((KeyPath::of(&["admin_listen"]), "is the address of listen as well".to_owned()));
     }
+    if let Some(internal) = config.internal_listen.filter(|internal| internal.port() != 0)
+        && (internal == config.listen || internal == config.admin_listen)
+    {
+        let why = "is the address of another listener as well";
+        wrong.push((KeyPath::of(&["internal_listen"]), why.to_owned()));
+    }
     if config.store.redis_url.is_some() && config.sealing.keys.is_empty() {
         let why = "needs sealing.keys beside it: a random key would differ from pod to pod, and what one pod gives its clients \
                    no other could read";
@@ -41,6 +47,29 @@ pub(super) fn validate(config: &Config) -> Vec<(KeyPath, String)> {
         check_profile(profile, config, &KeyPath::of(&["profiles", name]), &mut wrong);
     }
     wrong
+}
+
+/// What can be used, and is hardly meant.
+pub(super) fn doubtful(config: &Config) -> Vec<(KeyPath, String)> {
+    let mut doubts = Vec::new();
+    match (&config.store.redis_url, config.internal_listen) {
+        (None, Some(_)) => {
+            let why = "is not opened: without store.redis_url there are no other pods";
+            doubts.push((KeyPath::of(&["internal_listen"]), why.to_owned()));
+        }
+        (Some(_), None) => {
+            let stateful = config.enabled_upstreams().filter(|(_, upstream)| {
+                !upstream.stateless && (upstream.command.is_some() || upstream.transport == Transport::Sse)
+            });
+            for (id, _) in stateful {
+                let why = "each pod has its own child or connection, so what this server keeps between calls differs from pod \
+                           to pod; set internal_listen, or stateless: true where it keeps nothing";
+                doubts.push((KeyPath::of(&["upstreams", id]), why.to_owned()));
+            }
+        }
+        _ => {}
+    }
+    doubts
 }
 
 type Wrong = Vec<(KeyPath, String)>;

@@ -6,6 +6,7 @@ use crate::demo::Demo;
 use crate::edge::{Mount, Routes};
 use crate::federation::{Composite, Member, Profile};
 use crate::mcp::{Backend, UpstreamId};
+use crate::relay::Relay;
 use crate::upstream::channel::MessageLimits;
 use crate::upstream::child::ChildSpec;
 use crate::upstream::client::HttpClient;
@@ -29,12 +30,20 @@ const FAREWELL: Duration = Duration::from_secs(8);
 const LIST_LIMIT: Duration = Duration::from_secs(10);
 
 /// The links to all upstreams, held to be ended in order.
-pub struct Links(Vec<Arc<Link>>);
+pub struct Links {
+    all: Vec<Arc<Link>>,
+    relay: Option<Arc<Relay>>,
+}
 
 impl Links {
+    /// How this pod and others reach one another's channels, where they do.
+    pub fn relay(&self) -> Option<Arc<Relay>> {
+        self.relay.clone()
+    }
+
     /// Ends what the links hold open: standing calls, shared sessions, children. Waits for it, for a bounded time.
     pub async fn hang_up(self) {
-        let all = join_all(self.0.iter().map(|link| link.hang_up()));
+        let all = join_all(self.all.iter().map(|link| link.hang_up()));
         if timeout(FAREWELL, all).await.is_err() {
             tracing::warn!("some upstreams were not ended in time");
         }
@@ -42,12 +51,12 @@ impl Links {
 }
 
 /// What answers at each path, and the links behind it.
-pub fn routes(config: &Config, demo: bool) -> Result<(Routes, Links), StartError> {
+pub fn routes(config: &Config, demo: bool, relay: Option<Arc<Relay>>) -> Result<(Routes, Links), StartError> {
     let mut all = Vec::new();
     let mut links: BTreeMap<&str, Arc<dyn Backend>> = BTreeMap::new();
     for (name, upstream) in config.enabled_upstreams() {
         let id = UpstreamId::new(name).ok_or_else(|| setting(name, "", "is not an upstream id"))?;
-        let link = Arc::new(link(id, upstream, config)?);
+        let link = linked(id, upstream, config, relay.as_ref())?;
         all.push(link.clone());
         links.insert(name, link);
     }
@@ -76,7 +85,7 @@ pub fn routes(config: &Config, demo: bool) -> Result<(Routes, Links), StartError
         let path: Arc<str> = if default { "".into() } else { name.into() };
         routes.mounts.insert(path.clone(), Arc::new(Mount { name: path, backend }));
     }
-    Ok((routes, Links(all)))
+    Ok((routes, Links { all, relay }))
 }
 
 fn member(id: &str, backend: Arc<dyn Backend>, config: &Config, profile: &config::Profile) -> Member {
@@ -99,9 +108,40 @@ fn setting(id: &str, key: &str, why: impl Into<String>) -> StartError {
     StartError::Setting { key: format!("upstreams.{id}{dot}{key}"), why: why.into() }
 }
 
+/// A link to an upstream as configured, whose channels are shared with other pods where there are others and the
+/// upstream keeps state.
+fn linked(
+    id: UpstreamId,
+    upstream: &config::Upstream,
+    config: &Config,
+    relay: Option<&Arc<Relay>>,
+) -> Result<Arc<Link>, StartError> {
+    let mut reach = reach(&id, upstream, config)?;
+    let shared = relay.filter(|_| !upstream.stateless);
+    let Some((relay, channels)) = shared.and_then(|relay| Some((relay, reach.channels.take()?))) else {
+        return Ok(Arc::new(Link::new(link_config(id, upstream), reach)));
+    };
+    let leased = relay.share(id.clone(), &like(upstream), channels);
+    let reach = Reach { channels: Some(leased.clone()), ..reach };
+    let link = Arc::new(Link::new(link_config(id, upstream), reach));
+    leased.of(&link);
+    Ok(link)
+}
+
+/// What two pods must have alike for a channel of the one to be as good as one of the other.
+fn like(upstream: &config::Upstream) -> String {
+    let config::Upstream { url, command, args, cwd, .. } = upstream;
+    format!("{url:?} {command:?} {args:?} {cwd:?}")
+}
+
 /// A link to an upstream as configured. Errors: a setting that cannot be used.
 pub fn link(id: UpstreamId, upstream: &config::Upstream, config: &Config) -> Result<Link, StartError> {
-    let mut link = LinkConfig::new(id.clone());
+    let reach = reach(&id, upstream, config)?;
+    Ok(Link::new(link_config(id, upstream), reach))
+}
+
+fn link_config(id: UpstreamId, upstream: &config::Upstream) -> LinkConfig {
+    let mut link = LinkConfig::new(id);
     link.era = match upstream.era {
         Era::Auto => None,
         Era::Modern => Some(wire::Era::Modern),
@@ -114,15 +154,20 @@ pub fn link(id: UpstreamId, upstream: &config::Upstream, config: &Config) -> Res
     link.call_timeout = upstream.timeout;
     link.failures = upstream.health.failures;
     link.longest_pause = upstream.health.longest_pause;
-    Ok(Link::new(link, reach(&id, upstream, config)?))
+    link
+}
+
+/// What one message of an upstream may be.
+pub fn message_limits(config: &Config) -> MessageLimits {
+    MessageLimits {
+        bytes: config.limits.upstream_message_bytes,
+        depth: config.limits.json_depth.try_into().unwrap_or(u16::MAX),
+    }
 }
 
 /// The ways to one upstream: a child of ours, or its URL.
 fn reach(id: &UpstreamId, upstream: &config::Upstream, config: &Config) -> Result<Reach, StartError> {
-    let limits = MessageLimits {
-        bytes: config.limits.upstream_message_bytes,
-        depth: config.limits.json_depth.try_into().unwrap_or(u16::MAX),
-    };
+    let limits = message_limits(config);
     let pool = |start: Arc<dyn Start>| Arc::new(Pool::new(start, PoolLimits::from(upstream)));
     if let Some(child) = ChildSpec::of(id.clone(), upstream, limits) {
         return Ok(Reach { http: None, channels: Some(pool(Arc::new(child))), channels_era: None });

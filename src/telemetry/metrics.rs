@@ -15,6 +15,8 @@ pub struct Metrics {
     pub upstream_up: IntGaugeVec,
     /// Requests sent upstream, by upstream and how they ended.
     pub upstream_requests: IntCounterVec,
+    /// Requests from pod to pod for an upstream's channel, by what became of them: `sent`, `taken`, `refused`.
+    pub relayed: IntCounterVec,
     /// Lists served without a part, by the upstream whose part it was.
     pub list_parts_missing: IntCounterVec,
     /// Requests refused before they became calls, by HTTP status.
@@ -52,6 +54,11 @@ impl Metrics {
                 "plasm_upstream_requests_total",
                 "Requests sent upstream.",
                 &["upstream", "outcome"],
+            ),
+            relayed: counters(
+                "plasm_relayed_total",
+                "Requests from pod to pod for an upstream's channel.",
+                &["outcome"],
             ),
             list_parts_missing: counters(
                 "plasm_list_parts_missing_total",

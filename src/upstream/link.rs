@@ -11,7 +11,7 @@ mod comeback;
 mod declared;
 mod dress;
 mod filter;
-mod flights;
+pub mod flights;
 mod handshake;
 mod health;
 mod hello;

@@ -1,6 +1,7 @@
 //! One way to reach an upstream server. A transport moves messages and knows nothing of eras, lists or health.
 
 use super::client::ClientError;
+use super::introduction::{Agreed, Introduction};
 use crate::mcp::Trail;
 use crate::wire::{Id, Message, Method, Raw, Version};
 use bytes::Bytes;
@@ -100,6 +101,12 @@ pub trait Transport: Send + Sync + 'static {
 
     /// Resolves when the transport can carry nothing more (child gone, channel closed); never for plain HTTP.
     fn gone(&self) -> BoxFuture<'static, ()>;
+
+    /// What was agreed with the upstream by whoever opened this channel, who opens it for the one introduced where
+    /// nobody did. `None`: agreeing is the dialler's own, as it is on all transports that lead to the upstream itself.
+    fn agreed(&self, _: Introduction) -> Sent<Option<Agreed>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
 }
 
 /// How a link comes by the transport that carries somebody's messages.
@@ -144,6 +151,9 @@ pub enum TransportError {
     /// Bulkhead or queue full: nothing was sent.
     #[error("too many calls at once")]
     Busy,
+    /// Whose the channel is cannot be looked up: the store is away. Nothing was sent.
+    #[error("the state store is out of reach")]
+    StoreAway,
 }
 
 impl From<ClientError> for TransportError {
@@ -158,6 +168,12 @@ impl From<ClientError> for TransportError {
 impl TransportError {
     /// Whether the request cannot have begun upstream, so that sending it again is safe whatever it does.
     pub fn surely_not_begun(&self) -> bool {
-        matches!(self, TransportError::Unreachable(_) | TransportError::SessionGone | TransportError::Busy)
+        matches!(
+            self,
+            TransportError::Unreachable(_)
+                | TransportError::SessionGone
+                | TransportError::Busy
+                | TransportError::StoreAway
+        )
     }
 }

@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("auth", &["mcp", "store"]),
     ("session", &["mcp", "store", "sealing", "wire"]),
     ("upstream", &["config", "lines", "mcp", "telemetry", "tls", "wire"]),
+    ("relay", &["mcp", "sealing", "store", "telemetry", "upstream", "wire"]),
     ("federation", &["config", "mcp", "telemetry", "wire"]),
     ("demo", &["mcp", "wire"]),
     (
@@ -46,6 +47,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "federation",
             "lifecycle",
             "mcp",
+            "relay",
             "sealing",
             "session",
             "store",

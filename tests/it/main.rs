@@ -13,6 +13,7 @@ mod legacy_edge;
 mod lossless;
 mod must_show;
 mod outbound;
+mod owners;
 mod pods;
 mod serve_command;
 mod stdio_edge;

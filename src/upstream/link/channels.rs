@@ -3,14 +3,17 @@
 
 use super::declared::Declared;
 use super::flights::Flights;
+use super::handshake::{self, Party};
 use super::hello::{self, Discovery};
 use super::kept::Kept;
 use super::speak::{Sign, sign};
 use super::trouble::Trouble;
-use super::{About, Arc, Caller, Inner, Version};
+use super::{About, Arc, Caller, Inner, Link, Version};
 use crate::mcp::Reason;
-use crate::upstream::transport::{Transport, TransportError};
+use crate::upstream::introduction::{Agreed, Introduction};
+use crate::upstream::transport::{Sent, Transport, TransportError};
 use crate::wire::Era;
+use futures_util::FutureExt;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -86,9 +89,25 @@ impl Inner {
         if let Some(channel) = self.channels.get(owner).filter(|c| Arc::ptr_eq(&c.transport, &transport)) {
             return Ok(channel);
         }
-        let (link, caller, name) = (self.clone(), caller.clone(), owner.clone());
+        // With the store away nothing is known to set again.
+        let before = match self.config.stateless {
+            true => Kept::default(),
+            false => self.kept(caller).await.unwrap_or_default(),
+        };
+        self.opened_channel(owner, transport, self.party(caller), before).await
+    }
+
+    /// The owner's channel over this transport, negotiated once for all who wait.
+    async fn opened_channel(
+        self: &Arc<Self>,
+        owner: &Owner,
+        transport: Arc<dyn Transport>,
+        party: Party,
+        before: Kept,
+    ) -> Result<Arc<Channel>, Trouble> {
+        let (link, name) = (self.clone(), owner.clone());
         let work = || async move {
-            let channel = Arc::new(link.negotiate(transport, &name, &caller).await?);
+            let channel = Arc::new(link.negotiate(transport, &name, &party, before).await?);
             link.channels.put(name.clone(), channel.clone());
             link.watch(name, &channel);
             Ok(channel)
@@ -123,12 +142,18 @@ impl Inner {
         self: &Arc<Self>,
         mut transport: Arc<dyn Transport>,
         owner: &Owner,
-        caller: &Arc<Caller>,
+        party: &Party,
+        before: Kept,
     ) -> Result<Channel, Trouble> {
+        if let Some(agreed) = transport.agreed(party.introduction(&before)).await? {
+            self.channels.both.fetch_or(agreed.both_eras, Ordering::Relaxed);
+            let Agreed { version, about, kept, .. } = agreed;
+            return Ok(Channel::new(transport, version, about, Kept::read(Some(&kept))));
+        }
         let by_owner = owner.ends_with(IN_LEGACY).then_some(Era::Legacy);
         let pinned = self.config.era.or(self.reach.channels_era).or(by_owner);
         if pinned != Some(Era::Legacy) {
-            let discovered = self.discover(&transport, caller, self.config.probe_timeout).await;
+            let discovered = handshake::discover(&transport, party, self.config.probe_timeout).await;
             let read: Result<Discovery, Trouble> = discovered.and_then(|result| {
                 hello::discovery(&result).map_err(|why| Trouble::Way(TransportError::Garbage(why)))
             });
@@ -137,7 +162,8 @@ impl Inner {
             }
             match read {
                 Ok(Discovery::Modern(about) | Discovery::Both(about)) => {
-                    return Ok(Channel::new(transport, Version::MODERN, *about, Kept::default()));
+                    let about = Arc::from(about);
+                    return Ok(Channel::new(transport, Version::MODERN, about, Kept::default()));
                 }
                 Ok(Discovery::Legacy) if pinned.is_none() => {}
                 Err(trouble) if pinned.is_none() && sign(&trouble, true) == Sign::Legacy => {
@@ -153,16 +179,13 @@ impl Inner {
                 }
             }
         }
-        let party = self.party(caller);
-        let (mut kept, about) = self.initialize(&transport, &party).await?;
+        let (mut kept, about) = self.initialize(&transport, party).await?;
         let version = kept.version().unwrap_or(Version::NEWEST_LEGACY);
         if !self.config.stateless {
-            // With the store away nothing is known to set again.
-            let before = self.kept(caller).await.unwrap_or_default();
             (kept.level, kept.uris) = (before.level, before.uris);
             self.replay(&transport, &party.route(Some(version)), &kept).await;
         }
-        Ok(Channel::new(transport, version, about, kept))
+        Ok(Channel::new(transport, version, Arc::new(about), kept))
     }
 
     /// Forgets the channel when it is gone.
@@ -181,8 +204,38 @@ impl Inner {
     }
 }
 
+impl Link {
+    /// Opens for another pod's caller the channel of `owner` as that pod's link names it, or finds it open: the channel
+    /// that has to be dialled here, and what was agreed on it. Errors: why there is none.
+    pub fn host(&self, owner: &str, introduction: Introduction) -> Sent<(Arc<dyn Transport>, Agreed)> {
+        let (link, owner): (_, Owner) = (self.inner.clone(), owner.into());
+        async move {
+            let opened = async {
+                let transport = link.dial(&owner).await?;
+                if let Some(open) =
+                    link.channels.get(&owner).filter(|c| Arc::ptr_eq(&c.transport, &transport))
+                {
+                    return Ok(open);
+                }
+                let before = Kept::read(Some(&introduction.kept));
+                link.opened_channel(&owner, transport, Party::introduced(&introduction), before).await
+            };
+            let channel = opened.await.map_err(Trouble::into_way)?;
+            let kept = channel.kept.lock().expect("no holder of the kept state panics").write();
+            let agreed = Agreed {
+                version: channel.version,
+                about: channel.about.clone(),
+                both_eras: link.channels.both.load(Ordering::Relaxed),
+                kept,
+            };
+            Ok((channel.transport.clone(), agreed))
+        }
+        .boxed()
+    }
+}
+
 impl Channel {
-    fn new(transport: Arc<dyn Transport>, version: Version, about: About, kept: Kept) -> Channel {
-        Channel { transport, version, about: Arc::new(about), kept: Mutex::new(kept) }
+    fn new(transport: Arc<dyn Transport>, version: Version, about: Arc<About>, kept: Kept) -> Channel {
+        Channel { transport, version, about, kept: Mutex::new(kept) }
     }
 }

@@ -7,17 +7,17 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex};
 
 /// Work under way, by key. It goes on though all who wait for it leave, so that nothing is left half done.
-pub(super) struct Flights<K, T: Clone> {
+pub struct Flights<K, T: Clone> {
     going: Mutex<HashMap<K, Shared<BoxFuture<'static, T>>>>,
 }
 
 impl<K: Hash + Eq + Clone + Send + 'static, T: Clone + Send + Sync + 'static> Flights<K, T> {
-    pub(super) fn new() -> Arc<Self> {
+    pub fn new() -> Arc<Self> {
         Arc::new(Flights { going: Mutex::new(HashMap::new()) })
     }
 
     /// The outcome of the work under `key`, which is begun by `make` where none is under way.
-    pub(super) async fn join<F>(self: &Arc<Self>, key: K, make: impl FnOnce() -> F) -> T
+    pub async fn join<F>(self: &Arc<Self>, key: K, make: impl FnOnce() -> F) -> T
     where
         F: Future<Output = T> + Send + 'static,
     {

@@ -4,6 +4,7 @@ use super::declared::Declared;
 use super::kept::Kept;
 use super::trouble::Trouble;
 use super::{About, Arc, Caller, Inner, Method, hello, ids};
+use crate::upstream::introduction::Introduction;
 use crate::upstream::transport::{Answer, Answered, Outgoing, Route, Transport, TransportError};
 use crate::wire::{Message, Raw, Version, envelope, json, meta};
 use bytes::Bytes;
@@ -74,6 +75,29 @@ impl Inner {
 impl Party {
     pub(super) fn ourselves() -> Party {
         Party { declared: Declared::ourselves(), who: "".into(), headers: Vec::new() }
+    }
+
+    /// As another pod would have to introduce it.
+    pub(super) fn introduction(&self, kept: &Kept) -> Introduction {
+        let Party { declared, who, headers } = self;
+        Introduction {
+            info: declared.info.clone(),
+            capabilities: declared.capabilities.clone(),
+            in_session: declared.in_session.clone(),
+            who: who.clone(),
+            headers: headers.clone(),
+            kept: kept.write(),
+        }
+    }
+
+    pub(super) fn introduced(by: &Introduction) -> Party {
+        let Introduction { info, capabilities, in_session, who, headers, .. } = by;
+        let declared = Declared {
+            info: info.clone(),
+            capabilities: capabilities.clone(),
+            in_session: in_session.clone(),
+        };
+        Party { declared, who: who.clone(), headers: headers.clone() }
     }
 
     pub(super) fn route(&self, version: Option<Version>) -> Route {

@@ -36,6 +36,18 @@ impl Trouble {
         }
     }
 
+    /// As the failure of a way to the upstream, for the link of another pod that goes by way of this one.
+    pub(super) fn into_way(self) -> TransportError {
+        match self {
+            Trouble::Way(error) => error,
+            Trouble::Said(error) | Trouble::Fault(Fault::Upstream(error)) => {
+                TransportError::Refused { status: 400, error: Some(error) }
+            }
+            Trouble::Fault(Fault::Ours(Reason::StoreAway)) => TransportError::StoreAway,
+            Trouble::Fault(Fault::Ours(reason)) => TransportError::Garbage(reason.to_string().into()),
+        }
+    }
+
     /// The JSON-RPC error code, where the upstream gave one.
     pub(super) fn code(&self) -> Option<i64> {
         match self {
@@ -102,6 +114,7 @@ fn fault(upstream: &UpstreamId, error: TransportError, safe: bool) -> Fault {
             Reason::Garbage { upstream, why: format!("status {status}").into() }.into()
         }
         TransportError::SessionGone => unreachable("it does not keep the session it gave".into()),
+        TransportError::StoreAway => Reason::StoreAway.into(),
         TransportError::Timeout => Reason::Timeout { upstream }.into(),
         TransportError::Garbage(why) => Reason::Garbage { upstream, why }.into(),
         TransportError::TooLarge(limit) => Reason::TooLarge { upstream, limit }.into(),
