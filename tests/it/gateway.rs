@@ -1,6 +1,7 @@
 //! The real gateway as a child process, and raw clients for it. What a test says of HTTP it says in bytes: nothing here
 //! corrects a request, and an answer is given as it arrives.
 
+mod cluster;
 pub mod exchange;
 pub mod http_sse;
 pub mod legacy;
@@ -8,6 +9,7 @@ pub mod modern;
 pub mod piped;
 
 use crate::harness::Fixture;
+use cluster::Cluster;
 use exchange::Answer;
 use legacy::Legacy;
 use modern::Modern;
@@ -17,9 +19,16 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
+/// What serves.
+enum Serving {
+    One(Child),
+    /// `PLASM_TEST_PODS`: several pods behind nginx.
+    Pods(Cluster),
+}
+
 /// A gateway that serves. It ends with this value.
 pub struct Gateway {
-    process: Child,
+    serving: Serving,
     /// Where its default profile answers.
     pub url: String,
     pub address: SocketAddr,
@@ -67,6 +76,12 @@ impl Gateway {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join(file);
         std::fs::write(&path, content).expect("the folder takes a file");
+        // A test that has a store of its own has pods of its own.
+        if let Some(pods) = cluster::wanted().filter(|_| !content.contains("\"store\"")) {
+            let (cluster, address) = Cluster::up(pods, flag, &path, more);
+            let url = format!("http://{address}/mcp");
+            return Gateway { serving: Serving::Pods(cluster), url, address, folder };
+        }
         let log = std::fs::File::create(folder.path().join("log")).expect("the folder takes a log");
         let mut process = Command::new(env!("CARGO_BIN_EXE_plasm-mcp"))
             .args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", flag])
@@ -90,11 +105,14 @@ impl Gateway {
         };
         let (_, rest) = url.split_once("://").expect("a URL");
         let address = rest.split('/').next().unwrap_or_default().parse().expect("an address and a port");
-        Gateway { process, url, address, folder }
+        Gateway { serving: Serving::One(process), url, address, folder }
     }
 
     /// What it has logged so far.
     pub fn log(&self) -> String {
+        if let Serving::Pods(cluster) = &self.serving {
+            return cluster.log();
+        }
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
@@ -109,16 +127,30 @@ impl Gateway {
         panic!("it never logs {text:?}")
     }
 
+    fn process(&mut self) -> &mut Child {
+        match &mut self.serving {
+            Serving::One(process) => process,
+            Serving::Pods(_) => panic!("this test is about one pod"),
+        }
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        match &self.serving {
+            Serving::One(process) => vec![process.id()],
+            Serving::Pods(cluster) => cluster.pids(),
+        }
+    }
+
     /// Asks it to end, as an orchestrator does.
     pub fn terminate(&mut self) {
-        let asked = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status();
+        let asked = Command::new("kill").args(["-TERM", &self.process().id().to_string()]).status();
         assert!(asked.expect("there is a kill").success());
     }
 
     /// Waits for its end.
     pub async fn ended(&mut self) -> std::process::ExitStatus {
         loop {
-            match self.process.try_wait().expect("it is a child of ours") {
+            match self.process().try_wait().expect("it is a child of ours") {
                 Some(status) => return status,
                 None => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
             }
@@ -133,18 +165,27 @@ impl Gateway {
         address.expect("it says the address").parse().expect("an address")
     }
 
-    /// The value of a metric on the admin port; 0 where it was never counted. `series`: name and labels, as they are exposed.
+    /// The value of a metric on the admin port, of all pods; 0 where it was never counted. `series`: name and labels, as
+    /// they are exposed.
     pub async fn metric(&self, series: &str) -> f64 {
-        let text = exchange::request(self.admin(), "GET", "/metrics", &[], "").await.bytes().await;
-        let text = String::from_utf8(text.to_vec()).expect("metrics are text");
-        let of = |line: &str| line.strip_prefix(series)?.trim().parse().ok();
-        text.lines().find_map(of).unwrap_or(0.0)
+        let admins = match &self.serving {
+            Serving::One(_) => vec![self.admin()],
+            Serving::Pods(cluster) => cluster.admins(),
+        };
+        let of = |line: &str| -> Option<f64> { line.strip_prefix(series)?.trim().parse().ok() };
+        let mut sum = 0.0;
+        for admin in admins {
+            let text = exchange::request(admin, "GET", "/metrics", &[], "").await.bytes().await;
+            let text = String::from_utf8(text.to_vec()).expect("metrics are text");
+            sum += text.lines().find_map(of).unwrap_or(0.0);
+        }
+        sum
     }
 
     /// The processes that it has started and not ended.
     pub fn children(&self) -> Vec<i32> {
-        let ours = format!("/proc/{0}/task", self.process.id());
-        let threads = std::fs::read_dir(ours).expect("it runs").filter_map(Result::ok);
+        let ours = self.pids().into_iter().map(|pid| format!("/proc/{pid}/task"));
+        let threads = ours.flat_map(|ours| std::fs::read_dir(ours).expect("it runs")).filter_map(Result::ok);
         let of = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("children")).ok();
         let pids = |list: String| list.split_whitespace().map(|pid| pid.parse().expect("a number")).collect();
         threads.filter_map(of).flat_map(|list| -> Vec<i32> { pids(list) }).collect()
@@ -160,11 +201,14 @@ impl Gateway {
 
     /// The bytes of memory that it holds (its resident set).
     pub fn memory(&self) -> usize {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()));
-        let status = status.expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has memory");
-        let kib: usize = line.trim().trim_end_matches(" kB").parse().expect("a number of KiB");
-        kib << 10
+        let of = |pid: u32| -> usize {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+            let line =
+                status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has memory");
+            let kib: usize = line.trim().trim_end_matches(" kB").parse().expect("a number of KiB");
+            kib << 10
+        };
+        self.pids().into_iter().map(of).sum()
     }
 
     /// Any request, as it is given.
@@ -200,8 +244,10 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        if let Serving::One(process) = &mut self.serving {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
         if std::thread::panicking() {
             eprintln!("the gateway's log:\n{}", self.log());
         }
