@@ -3,7 +3,7 @@
 //! It must not know what is kept in it.
 //!
 //! A user needs, on keys and channels under the prefix: hashes, streams, `GET`, `SET`, `DEL`, `TYPE`, `EXISTS`, `PEXPIRE`,
-//! `EVAL`, `EVALSHA`, `TIME`, `PUBLISH`, `SUBSCRIBE`; and `CLIENT`, `INFO`, `PING`, `WAIT`, with a cluster `CLUSTER SLOTS`.
+//! `EVAL`, `EVALSHA`, `TIME`, `PUBLISH`, `SUBSCRIBE`; and `CLIENT`, `INFO`, `PING`, `WAIT`, with a cluster `CLUSTER SLOTS`, behind Sentinels `ROLE`.
 
 mod cache;
 mod guard;

@@ -24,7 +24,7 @@ impl Authority {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "an authority of a test");
+        params.distinguished_name.push(DnType::CommonName, folder.path().to_string_lossy());
         let certificate = params.self_signed(&key).expect("it signs itself");
         let ca = written(folder.path(), "ca.pem", &certificate.pem());
         Authority { issuer: Issuer::new(params, key), ca, folder }

@@ -12,7 +12,7 @@ use crate::store::{Key, Record};
 
 /// The bytes that are cached at most, about; the least used go first.
 const MOST: u64 = 64 << 20;
-/// How long anything is kept: a bound for what no invalidation tells (a flushed server), and for serving in an outage.
+/// How long anything is kept: the bound of serving in an outage.
 const KEPT: Duration = Duration::from_secs(300);
 /// What keeping a record costs beside its bytes, about.
 const COST: usize = 256;

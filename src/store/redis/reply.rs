@@ -74,6 +74,29 @@ pub(super) fn record(value: Value) -> Result<Option<Record>, StoreError> {
     }
 }
 
+/// Slots from the first to the last, and the master that has them.
+pub(super) struct Slots {
+    pub range: (u16, u16),
+    pub host: String,
+    pub port: u16,
+}
+
+/// From `CLUSTER SLOTS`.
+pub(super) fn slots(value: Value) -> Result<Vec<Slots>, StoreError> {
+    let of = |entry| {
+        let mut parts = list(entry)?.into_iter();
+        let number = |value: Option<Value>| {
+            let number = integer(&value.ok_or_else(odd)?)?;
+            u16::try_from(number).map_err(|_| odd())
+        };
+        let range = (number(parts.next())?, number(parts.next())?);
+        let mut master = list(parts.next().ok_or_else(odd)?)?.into_iter();
+        let host = master.next().as_ref().and_then(text).ok_or_else(odd)?.to_owned();
+        Ok(Slots { range, host, port: number(master.next())? })
+    };
+    list(value)?.into_iter().map(of).collect()
+}
+
 /// From `XINFO STREAM`: the newest id ever given, and the oldest that is kept (the next one, if none is).
 pub(super) fn stream(value: Value) -> Result<(u64, u64), StoreError> {
     let (mut last, mut first) = (None, None);

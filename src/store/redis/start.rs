@@ -218,8 +218,17 @@ fn refused(error: &fred::error::Error) -> StartError {
         _ if why.starts_with("NOAUTH") || why.starts_with("WRONGPASS") || why.starts_with("NOPERM") => {
             StartError::Login(why)
         }
-        _ => StartError::Unreachable(why),
+        _ => StartError::Unreachable(match untrusted(&why) {
+            Some(because) => format!("its certificate is refused ({because})"),
+            None => why,
+        }),
     }
+}
+
+/// Why a certificate was refused, from an error that was turned into text as programmers read it.
+fn untrusted(why: &str) -> Option<&str> {
+    let (_, because) = why.split_once("InvalidCertificate(")?;
+    because.split([')', ' ', '{']).next()
 }
 
 /// Asks by `INFO`, for `CONFIG` is often forbidden.

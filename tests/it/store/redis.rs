@@ -1,6 +1,8 @@
 //! The suite on real Redis servers, alone and as a cluster, and what only a store that can go away promises.
 
+mod faults;
 pub mod server;
+mod tls;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +23,7 @@ async fn alone() -> (Server, Arc<dyn Store>) {
 }
 
 async fn clustered() -> (Cluster, Arc<dyn Store>) {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start(0).await;
     let store: Arc<dyn Store> = Arc::new(connect(&cluster.url()).await.expect("the cluster serves"));
     (cluster, store)
 }
@@ -290,10 +292,10 @@ async fn nobody_there_and_no_url_are_told_apart_in_time() {
 #[tokio::test]
 async fn a_user_with_the_rights_that_are_asked_for_is_enough() {
     let server = Server::start(&[]);
-    let rights = "on >pw resetkeys ~plasm:* resetchannels &plasm:* -@all +@hash +@stream +@scripting +@connection +@pubsub \
-                  +get +set +del +type +exists +pexpire +time +info +wait +command -script -function";
-    let words: Vec<&str> =
-        ["ACL", "SETUSER", "gateway"].into_iter().chain(rights.split_whitespace()).collect();
+    let words: Vec<&str> = ["ACL", "SETUSER", "gateway", "on", ">pw"]
+        .into_iter()
+        .chain(server::RIGHTS.split_whitespace())
+        .collect();
     assert_eq!(server.cli(&words).trim(), "OK");
     let store = connect(&format!("redis://gateway:pw@127.0.0.1:{}", server.port())).await.expect("let in");
     is(&store, Health::Up).await;

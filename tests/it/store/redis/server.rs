@@ -10,19 +10,28 @@ use tempfile::TempDir;
 pub struct Server {
     process: Child,
     port: u16,
+    /// Its arguments, in which `{port}` is its port.
     args: Vec<String>,
+    /// What `redis-cli` needs besides the port.
+    login: Vec<String>,
     folder: TempDir,
 }
 
 impl Server {
     /// A server that answers, with more arguments than those that make it small, private and forgetful.
     pub fn start(more: &[&str]) -> Server {
+        Server::start_with(more, &[])
+    }
+
+    /// As [`Server::start`], reached by `redis-cli` with these arguments.
+    pub fn start_with(more: &[&str], login: &[&str]) -> Server {
+        let login: Vec<String> = login.iter().map(|arg| (*arg).to_owned()).collect();
         // A port that was free a moment ago may be taken by now: then another.
         for _ in 0..20 {
             let (port, folder) = (free_port(), tempfile::tempdir().expect("a folder"));
             let args: Vec<String> = more.iter().map(|arg| (*arg).to_owned()).collect();
             let process = spawn(port, &args, &folder);
-            let mut server = Server { process, port, args, folder };
+            let mut server = Server { process, port, args, login: login.clone(), folder };
             if server.answers() {
                 return server;
             }
@@ -45,7 +54,7 @@ impl Server {
     /// What `redis-cli` says to a command.
     pub fn cli(&self, command: &[&str]) -> String {
         let port = self.port.to_string();
-        let said = Command::new("redis-cli").args(["-p", &port]).args(command).output();
+        let said = Command::new("redis-cli").args(["-p", &port]).args(&self.login).args(command).output();
         String::from_utf8(said.expect("redis-cli runs").stdout).expect("it answers in text")
     }
 
@@ -110,7 +119,7 @@ fn spawn(port: u16, args: &[String], folder: &TempDir) -> Child {
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .args(["--repl-diskless-sync-delay", "0", "--dir"])
         .arg(folder.path())
-        .args(args)
+        .args(args.iter().map(|arg| arg.replace("{port}", &port.to_string())))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -129,35 +138,55 @@ fn free_port() -> u16 {
     }
 }
 
-/// Three masters that share all slots.
+/// Three masters that share all slots, each with as many replicas.
 pub struct Cluster {
-    nodes: Vec<Server>,
+    pub nodes: Vec<Server>,
 }
 
 impl Cluster {
-    pub async fn start() -> Cluster {
-        let nodes: Vec<Server> = (0..3).map(|_| Server::start(&["--cluster-enabled", "yes"])).collect();
+    pub async fn start(replicas: usize) -> Cluster {
+        let args = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
+        let nodes: Vec<Server> = (0..3 * (1 + replicas)).map(|_| Server::start(&args)).collect();
         let addresses: Vec<String> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
         let made = Command::new("redis-cli")
             .args(["--cluster", "create"])
             .args(&addresses)
-            .arg("--cluster-yes")
+            .args(["--cluster-yes", "--cluster-replicas", &replicas.to_string()])
             .output()
             .expect("redis-cli runs");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stdout));
         let cluster = Cluster { nodes };
-        super::comes_true("all slots are served", || async {
-            cluster.nodes.iter().all(|node| {
-                let info = node.cli(&["CLUSTER", "INFO"]);
-                info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384")
-            })
-        })
-        .await;
+        cluster.is_whole().await;
         cluster
     }
 
+    /// Waits until each node that runs says that all slots are served, and each replica has its master's data.
+    pub async fn is_whole(&self) {
+        crate::harness::comes_true("all slots are served", || async {
+            self.running().all(|node| {
+                let (info, role) = (node.cli(&["CLUSTER", "INFO"]), node.cli(&["ROLE"]));
+                let serves = info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384");
+                serves && (role.starts_with("master") || role.contains("\nconnected\n"))
+            })
+        })
+        .await;
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Server> {
+        self.nodes.iter().filter(|node| node.cli(&["PING"]).starts_with("PONG"))
+    }
+
+    /// Which node has the slot of this key.
+    pub fn master_of(&self, key: &str) -> usize {
+        let mut masters =
+            self.nodes.iter().enumerate().filter(|(_, node)| node.cli(&["ROLE"]).starts_with("master"));
+        let (at, _) =
+            masters.find(|(_, node)| !node.cli(&["EXISTS", key]).contains("MOVED")).expect("a master");
+        at
+    }
+
     pub fn url(&self) -> String {
-        format!("redis-cluster://127.0.0.1:{}", self.nodes[0].port())
+        format!("redis-cluster://127.0.0.1:{}?node=127.0.0.1:{}", self.nodes[0].port(), self.nodes[1].port())
     }
 }
 
@@ -170,14 +199,38 @@ pub struct Watched {
 
 pub const SERVICE: &str = "plasm";
 
+/// What our user may do, as docs/configuration.md asks for it.
+pub const RIGHTS: &str = "resetkeys ~plasm:* resetchannels &plasm:* -@all +@hash +@stream +@scripting +@connection +@pubsub \
+     +get +set +del +type +exists +pexpire +time +info +wait +command +role -script -function";
+
 impl Watched {
+    /// Without passwords.
     pub async fn start() -> Watched {
-        let master = Server::start(&[]);
-        let replica = Server::start(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+        Watched::start_as(&[], &[], "").await
+    }
+
+    /// With a user of an access list on the servers, and another on the Sentinel.
+    pub async fn guarded() -> Watched {
+        let user = format!("gateway on >theirs {RIGHTS}");
+        let args: Vec<&str> = ["--requirepass", "root", "--masterauth", "root", "--user"]
+            .into_iter()
+            .chain(user.split_whitespace())
+            .collect();
+        let sentinel = format!(
+            "requirepass spoken\nsentinel auth-pass {SERVICE} root\nuser watcher on >seen resetchannels -@all +auth +client +hello \
+             +info +ping +sentinel +subscribe\n"
+        );
+        Watched::start_as(&args, &["-a", "root", "--no-auth-warning"], &sentinel).await
+    }
+
+    async fn start_as(args: &[&str], login: &[&str], sentinel: &str) -> Watched {
+        let master = Server::start_with(args, login);
+        let port = master.port().to_string();
+        let follows = [&["--replicaof", "127.0.0.1", &port], args].concat();
+        let replica = Server::start_with(&follows, login);
         let settings = format!(
-            "sentinel monitor {SERVICE} 127.0.0.1 {} 1\nsentinel down-after-milliseconds {SERVICE} 1000\n\
-             sentinel failover-timeout {SERVICE} 5000\n",
-            master.port()
+            "sentinel monitor {SERVICE} 127.0.0.1 {port} 1\nsentinel down-after-milliseconds {SERVICE} 1000\n\
+             sentinel failover-timeout {SERVICE} 5000\n{sentinel}",
         );
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("sentinel.conf");
@@ -190,7 +243,9 @@ impl Watched {
             .stderr(Stdio::null())
             .spawn()
             .expect("redis-server runs");
-        let mut sentinel = Server { process, port, args: Vec::new(), folder };
+        let login: &[&str] = if sentinel.is_empty() { &[] } else { &["-a", "spoken", "--no-auth-warning"] };
+        let login = login.iter().map(|arg| (*arg).to_owned()).collect();
+        let mut sentinel = Server { process, port, args: Vec::new(), login, folder };
         assert!(sentinel.answers(), "the sentinel starts");
         let watched = Watched { master, replica, sentinel };
         crate::harness::comes_true("the sentinel knows both", || async {
@@ -203,5 +258,13 @@ impl Watched {
 
     pub fn url(&self) -> String {
         format!("redis-sentinel://127.0.0.1:{}?sentinelServiceName={SERVICE}", self.sentinel.port())
+    }
+
+    /// The URL of our users.
+    pub fn guarded_url(&self) -> String {
+        format!(
+            "redis-sentinel://gateway:theirs@127.0.0.1:{}?sentinelServiceName={SERVICE}&sentinelUsername=watcher&sentinelPassword=seen",
+            self.sentinel.port()
+        )
     }
 }
