@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
+mod admin;
 mod call;
 mod complete;
 pub mod config;
 mod drain;
+mod health;
 mod list;
 mod listen;
 mod peer;
@@ -79,6 +81,9 @@ enum Command {
     /// Drain the gateway of this machine, and wait until nothing is in flight
     #[command(after_help = drain::EXIT_CODES)]
     Drain(drain::Args),
+    /// Tell whether the gateway of this machine takes clients
+    #[command(after_help = health::EXIT_CODES)]
+    Health(health::Args),
     /// Check, show or describe a configuration
     #[command(after_help = EXIT_CODES)]
     Config(config::Args),
@@ -113,6 +118,7 @@ pub fn main() -> ExitCode {
             Command::Complete(args) => complete::run(*args).await,
             Command::Listen(args) => listen::run(*args).await,
             Command::Drain(args) => drain::run(args).await,
+            Command::Health(args) => health::run(args).await,
             Command::Config(args) => config::run(args).await,
         }
     });

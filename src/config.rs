@@ -18,6 +18,7 @@ mod mcp_servers;
 mod ordered;
 mod outbound;
 mod problem;
+mod programs;
 mod reference;
 mod secret;
 mod show;

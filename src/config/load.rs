@@ -13,6 +13,7 @@ use super::{
     check::{self, Findings},
     environment, format, mcp_servers,
     problem::{ConfigError, KeyPath, Origin, Place, Problem},
+    programs,
     reference::schema,
     secret::{Secret, Template},
     tree::{self, Node, Value},
@@ -124,9 +125,9 @@ pub fn load(sources: &Sources, values: Values) -> Result<Loaded, ConfigError> {
         found.problems.push(at(&whole, path, message));
     }
     found.fail()?;
-    found
-        .warnings
-        .extend(validate::doubtful(&config).into_iter().map(|(path, message)| at(&whole, path, message)));
+    let doubtful =
+        validate::doubtful(&config).into_iter().chain(programs::missing(&config, &sources.environment));
+    found.warnings.extend(doubtful.map(|(path, message)| at(&whole, path, message)));
     Ok(Loaded { config, warnings: found.warnings, overridden: overridden(&whole) })
 }
 
