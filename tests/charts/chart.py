@@ -6,6 +6,7 @@ from pathlib import Path
 import helm_python as helm
 import yaml
 
+helm.disable_logging()
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "plasm-mcp"
 BASE = CHART / "values.schema.base.json"

@@ -69,6 +69,8 @@ def main(gateway, custom):
             customs += [{"set": name, "object": each} for each in found if is_custom(each)]
             for claim, faults in claims.broken(found, given):
                 verdict(f"{name}: {claim}", faults)
+        redis = charts.read((charts.DEPLOY / "redis-sentinel/redis.yaml").read_text())
+        verdict("deploy/redis-sentinel/redis.yaml: strictly valid, and restricted", [*invalid(redis), *claims.loose(redis)])
         for claim, faults in claims.between(chart, sets):
             verdict(claim, faults)
         for what, given, word in refused.CASES:

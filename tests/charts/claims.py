@@ -37,11 +37,10 @@ def broken(found, given):
     ]
 
     hook = container["lifecycle"]["preStop"]["exec"]["command"]
-    wait = int(hook[hook.index("--wait") + 1].removesuffix("s"))
-    budget = int(re.search(r"budget: (\d+)s", configuration(found))[1])
+    drain = [int(re.search(rf"{key}: (\d+)s", configuration(found))[1]) for key in ("propagation", "budget")]
     grace = spec["terminationGracePeriodSeconds"]
-    yield "preStop drains, and the grace period holds wait and budget with a margin", [
-        f"{hook}, budget {budget}, grace {grace}" for _ in [1] if hook[:2] != ["plasm-mcp", "drain"] or grace < wait + budget + 5
+    yield "preStop waits for the whole drain, and the grace period is longer", [
+        f"{hook}, drain {drain}, grace {grace}" for _ in [1] if hook != ["plasm-mcp", "drain", "--wait", f"{sum(drain)}s"] or grace < sum(drain) + 8
     ]
 
     probes = {kind: container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")}
@@ -98,7 +97,7 @@ def loose(found):
         pod = spec["securityContext"]
         if not (pod["runAsNonRoot"] and pod["runAsUser"] > 0 and pod["seccompProfile"] == {"type": "RuntimeDefault"}):
             yield f"{named}: {pod}"
-        if spec["automountServiceAccountToken"] and not spec["serviceAccountName"].endswith("-rollout"):
+        if spec["automountServiceAccountToken"] and not spec.get("serviceAccountName", "").endswith("-rollout"):
             yield f"{named}: holds a token"
         for container in spec["containers"]:
             own = container["securityContext"]

@@ -34,6 +34,7 @@ CASES = [
     ("several pods by autoscaling without a Redis", {"replicaCount": 1, "autoscaling": {"enabled": True}, "redis": {"existingSecret": ""}}, "redis.existingSecret"),
     ("a Redis without a keyring", {"sealing": {"existingSecret": ""}}, "sealing.existingSecret"),
     ("a Redis with an empty keyring", {"sealing": {"keys": []}}, "sealing.keys"),
+    ("an internal port without a Redis", {"replicaCount": 1, "internal": {"enabled": True}, "redis": {"existingSecret": ""}}, "internal.enabled"),
     ("nobody who says that there is no login", {"config": {"insecure_no_auth": False}}, "insecure_no_auth"),
     ("an ingress without a host", {"ingress": {"controller": "f5-nginx"}}, "ingress.hosts"),
     ("a route without a Gateway", {"ingress": {"controller": "gateway-api", "hosts": ["a.example"]}}, "parentRefs"),

@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 # What the chart sets itself, at the top of the configuration.
-CHARTS_OWN = ("listen", "admin_listen", "upstreams", "profiles", "mcpServers", "sealing")
+CHARTS_OWN = ("listen", "admin_listen", "internal_listen", "internal_address", "upstreams", "profiles", "mcpServers", "sealing")
 # And within its parts.
-CHARTS_OWN_WITHIN = (("store", "redis_url"), ("drain", "budget"))
+CHARTS_OWN_WITHIN = {"store": ("redis_url",), "drain": ("propagation", "budget")}
 
 
 def without(schema, *, own):
@@ -46,8 +46,8 @@ def whole(base: Path, gateway: str) -> str:
     schema = json.loads(base.read_text())
     parts = config["properties"]
     settings = without(config, own=CHARTS_OWN)
-    for part, key in CHARTS_OWN_WITHIN:
-        settings["properties"][part] = without(settings["properties"][part], own=(key,))
+    for part, own in CHARTS_OWN_WITHIN.items():
+        settings["properties"][part] = without(settings["properties"][part], own=own)
     schema["$defs"] |= {
         "config": plain(settings),
         "upstream": plain(named(parts["upstreams"]["additionalProperties"])),

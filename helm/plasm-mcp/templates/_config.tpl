@@ -12,6 +12,9 @@
 {{- $config := deepCopy .Values.config }}
 {{- $_ := set $config "listen" (printf "%s:8080" .Values.bindAddress) }}
 {{- $_ := set $config "admin_listen" (printf "%s:9090" .Values.bindAddress) }}
+{{- if .Values.internal.enabled }}
+{{- $_ := set $config "internal_listen" (printf "%s:%d" .Values.bindAddress (int .Values.internal.port)) }}
+{{- end }}
 {{- with include "plasm-mcp.publicUrl" . }}
 {{- $_ := set $config "public_url" . }}
 {{- end }}
@@ -19,7 +22,7 @@
 {{- $service := include "plasm-mcp.fullname" . }}
 {{- $within := list $service (printf "%s.%s" $service .Release.Namespace) (printf "%s.%s.svc" $service .Release.Namespace) (printf "%s.%s.svc.cluster.local" $service .Release.Namespace) }}
 {{- $_ := set $config "allowed_hosts" (concat (default list $config.allowed_hosts) .Values.ingress.hosts $within | uniq) }}
-{{- $_ := set $config "drain" (merge (dict "budget" (printf "%ds" (int .Values.drain.budgetSeconds))) (default dict $config.drain)) }}
+{{- $_ := set $config "drain" (merge (dict "propagation" (printf "%ds" (int .Values.drain.propagationSeconds)) "budget" (printf "%ds" (int .Values.drain.budgetSeconds))) (default dict $config.drain)) }}
 {{- if .Values.sealing.keys }}
 {{- $keys := list }}
 {{- range .Values.sealing.keys }}

@@ -17,6 +17,9 @@
 {{- if and .Values.redis.existingSecret (or (not .Values.sealing.existingSecret) (not .Values.sealing.keys)) }}
 {{- fail "sealing.existingSecret, sealing.keys: pods that share a Redis share a keyring; name the Secret and its keys (openssl rand -base64 32 makes one)" }}
 {{- end }}
+{{- if and .Values.internal.enabled (not .Values.redis.existingSecret) }}
+{{- fail "internal.enabled: pods find each other by the Redis that they share; name it in redis.existingSecret" }}
+{{- end }}
 {{- if and .Values.sealing.keys (not .Values.sealing.existingSecret) }}
 {{- fail "sealing.existingSecret: sealing.keys are names of keys in this Secret" }}
 {{- end }}
