@@ -13,9 +13,11 @@ mod letter;
 mod listen;
 mod live;
 mod outlet;
+mod places;
 mod pooled;
 mod post;
 mod queue;
+mod route;
 mod telling;
 mod writers;
 
@@ -27,6 +29,7 @@ pub use follow::{Follower, Frame, Resumed};
 pub use listen::Listener;
 pub use live::{Attending, ChangeError, Ended, LiveSession};
 pub use outlet::{Outlet, SessionEnded};
+pub use places::Lead;
 pub use pooled::Pooled;
 pub use telling::Telling;
 

@@ -50,9 +50,23 @@ async fn stream(gate: Arc<Gate>, mount: Arc<Mount>, parts: &request::Parts) -> R
         data: endpoint(parts.uri.path(), session.session_id().as_str()),
         ..SseEvent::default()
     };
-    let listener = session.listen_without_ids();
+    let listener = session.listen_without_ids().announced().await;
     let peer = Peer::holding(&gate, &mount, map, session);
+    gate.tasks.spawn(attend_when_begun(peer.clone(), map.clone()));
     streams::sse(&peer, sse::write(&endpoint), listener)
+}
+
+/// What concerns the session reaches its stream from when the client has been welcomed, by way of any pod.
+async fn attend_when_begun(peer: Peer, map: http::HeaderMap) {
+    let Some(session) = peer.session.clone() else { return };
+    let mut open = session.listeners();
+    tokio::select! {
+        () = session.begun() => {
+            standing::attend(&Peer::holding(&peer.gate, &peer.mount, &map, session.clone()));
+        }
+        _ = open.wait_for(|open| *open == 0) => {}
+        () = session.ended().cancelled() => {}
+    }
 }
 
 /// Where messages are sent: beside the stream, as the client knows it.
@@ -91,7 +105,9 @@ async fn take(gate: Arc<Gate>, mount: Arc<Mount>, parts: &request::Parts, text: 
         }
         Err(refused) => return requests::malformed(&gate, &refused),
     };
-    peer.touch().await;
+    if !matches!(&requests[..], [request] if request.method == Method::Initialize) {
+        peer.touch().await;
+    }
     let Some(session) = peer.session.clone() else { return peer::not_found(&gate, None) };
     match &requests[..] {
         [request] if request.method == Method::Initialize => begin(peer, &parts.headers, request).await,
@@ -109,7 +125,7 @@ async fn begin(peer: Peer, map: &http::HeaderMap, request: &Request) -> Response
     let (version, client) = match hello::read(&request.params, map, &request.id) {
         Ok(read) => read,
         Err(message) => {
-            session.put(message);
+            session.put(message).await;
             return body::empty(&peer.gate, StatusCode::ACCEPTED);
         }
     };
@@ -131,8 +147,7 @@ async fn begin(peer: Peer, map: &http::HeaderMap, request: &Request) -> Response
     }
     let (peer, id) = (Peer::holding(&gate, &peer.mount, map, session.clone()), request.id.clone());
     gate.tasks.spawn(async move {
-        session.put(hello::answer(&peer, &id).await.1);
-        standing::attend(&peer);
+        session.put(hello::answer(&peer, &id).await.1).await;
     });
     body::empty(&gate, StatusCode::ACCEPTED)
 }

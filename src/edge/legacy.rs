@@ -174,6 +174,7 @@ pub async fn get(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap) -> Response
         }
         None => session.listen(),
     };
+    let listener = listener.announced().await;
     standing::attend(&peer);
     streams::standing(&peer, listener)
 }

@@ -42,6 +42,17 @@ impl Changes {
         })
     }
 
+    /// Whether there is a standing call here.
+    pub(super) fn is_heard(&self) -> bool {
+        self.heard.borrow().is_some()
+    }
+
+    /// Resolves once the standing call has been acknowledged.
+    pub(super) async fn acknowledged(&self) {
+        // Its sender is ours.
+        let _ = self.heard.subscribe().wait_for(|heard| heard.is_some_and(|count| count > 0)).await;
+    }
+
     /// The standing call has been acknowledged, and knows of the changes up to this count.
     pub fn heard(&self, count: u64) {
         self.heard.send_if_modified(|heard| match heard {

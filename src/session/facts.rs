@@ -131,8 +131,15 @@ impl Facts {
     /// Says of itself what `initialize` says, where the session was there before it (HTTP+SSE).
     pub(super) fn describe(&mut self, version: Version, client: &Client) -> Result<(), TooLarge> {
         self.version = version;
-        self.client = Arc::new(kept(client)?);
+        let mut client = kept(client)?;
+        // That it said nothing is said too.
+        client.capabilities.get_or_insert(Raw::trusted("{}"));
+        self.client = Arc::new(client);
         Ok(())
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.used && self.client.capabilities.is_some()
     }
 
     pub(super) fn subscribe(&mut self, uri: &str) -> Result<(), TooLarge> {

@@ -23,6 +23,10 @@ pub(super) enum Letter {
     Follow { session: Arc<str>, stream: Arc<str>, pod: PodId },
     /// To a pod that reads a stream, of its writer.
     News { session: Arc<str>, stream: Arc<str>, news: News },
+    /// A message for the addressee's stream of a session, which has no log to put it into.
+    Message { session: Arc<str>, must: bool, text: Bytes },
+    /// The session's subscriptions have changed: a reply is wanted once they are listened for.
+    TakeUp { session: Arc<str>, reply: ReplyTo },
     /// What came of a letter that wanted a reply.
     Came { ticket: u64, good: bool },
 }
@@ -38,6 +42,8 @@ const ANSWER: u8 = 1;
 const CAME: u8 = 2;
 const FOLLOW: u8 = 3;
 const NEWS: u8 = 4;
+const MESSAGE: u8 = 5;
+const TAKE_UP: u8 = 6;
 
 impl Letter {
     pub(super) fn write(&self) -> Bytes {
@@ -60,6 +66,10 @@ impl Letter {
                 };
                 write(NEWS, &[session.as_bytes(), stream.as_bytes(), &[news]])
             }
+            Letter::Message { session, must, text } => {
+                write(MESSAGE, &[session.as_bytes(), &[u8::from(*must)], text])
+            }
+            Letter::TakeUp { session, reply } => write(TAKE_UP, &[session.as_bytes(), &reply.write()]),
             Letter::Came { ticket, good } => write(CAME, &[&ticket.to_be_bytes(), &[u8::from(*good)]]),
         }
     }
@@ -93,6 +103,8 @@ impl Letter {
                     _ => return None,
                 },
             },
+            MESSAGE => Letter::Message { session: parts.text()?, must: parts.flag()?, text: parts.next()? },
+            TAKE_UP => Letter::TakeUp { session: parts.text()?, reply: ReplyTo::read(&parts.next()?)? },
             CAME => Letter::Came { ticket: parts.number()?, good: parts.flag()? },
             _ => return None,
         })
@@ -159,6 +171,8 @@ mod tests {
             answer(Err(Bytes::new())),
             Letter::Follow { session: "s".into(), stream: "p".into(), pod: PodId::named("abcdefgh") },
             Letter::News { session: "s".into(), stream: "".into(), news: News::HangUp },
+            Letter::Message { session: "s".into(), must: true, text: Bytes::from_static(b"{}") },
+            Letter::TakeUp { session: "s".into(), reply: reply.clone() },
             Letter::Came { ticket: u64::MAX, good: true },
             Letter::Came { ticket: 0, good: false },
         ]

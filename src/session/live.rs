@@ -9,6 +9,7 @@ use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::asks::Asks;
@@ -16,11 +17,12 @@ use super::calls::Calls;
 use super::changes::Changes;
 use super::facts::{Facts, TooLarge, now, short_hash};
 use super::outlet::Streams;
+use super::places::Lead;
 use super::queue::Queue;
 use super::telling::Telling;
 use super::{FACTS, Shared, TOUCH_PART, cap, lock};
 use crate::mcp::{Client, Session, SessionId, StoreAway, UpstreamId};
-use crate::store::{Check, Commit, Key, Record, Sure, Write};
+use crate::store::{Check, Commit, Key, PodId, Record, Sure, Write};
 use crate::wire::Version;
 
 /// How often a change of the facts is tried against others who change them.
@@ -31,6 +33,8 @@ pub struct LiveSession {
     id: SessionId,
     key: Arc<str>,
     facts: ArcSwap<Facts>,
+    /// That other facts were learnt.
+    learnt: Notify,
     changes: Arc<Changes>,
     /// Whether a touch is under way in this pod; a second one would only fail.
     touching: AtomicBool,
@@ -38,11 +42,17 @@ pub struct LiveSession {
     roots: Telling,
     /// That the record changed.
     pub(super) refreshing: Telling,
+    /// That messages wait for a stream elsewhere.
+    pub(super) routing: Telling,
+    /// The pod whose standing call feeds the session's streams, as last heard.
+    pub(super) attends: watch::Sender<Option<PodId>>,
+    /// Whether a task of this pod sees to that, where it is this pod's to do.
+    attending: AtomicBool,
     ended: CancellationToken,
     pub(super) calls: Calls,
     pub(super) asks: Asks,
     pub(super) streams: Streams,
-    pub(super) queue: Queue,
+    pub(super) queue: Arc<Queue>,
 }
 
 /// Why something about a session was not kept.
@@ -65,10 +75,14 @@ impl LiveSession {
             id,
             key,
             facts: ArcSwap::from_pointee(facts),
+            learnt: Notify::new(),
             changes: Arc::default(),
             touching: AtomicBool::new(false),
             roots: Telling::default(),
             refreshing: Telling::default(),
+            routing: Telling::default(),
+            attends: watch::Sender::default(),
+            attending: AtomicBool::new(false),
             ended: CancellationToken::new(),
             calls: Calls::default(),
             asks: Asks::default(),
@@ -96,9 +110,14 @@ impl LiveSession {
         &self.changes
     }
 
-    /// The right to be the one task of this pod that feeds the session's GET streams; `None` where there is one.
+    /// The right to be the one task of this pod that feeds the session's GET streams, while that is this pod's to do;
+    /// `None` where there is one.
     pub fn attend(self: &Arc<Self>) -> Option<Attending> {
-        self.changes.listen().then(|| Attending(self.clone()))
+        (!self.attending.swap(true, Ordering::AcqRel)).then(|| Attending(self.clone()))
+    }
+
+    pub(super) fn attending(&self) -> bool {
+        self.attending.load(Ordering::Acquire)
     }
 
     /// Whether upstreams are being told that the client's roots changed.
@@ -206,7 +225,7 @@ impl LiveSession {
     }
 
     /// Reads the record from its master; false, and ended, where there is none.
-    async fn reread(&self) -> Result<bool, StoreAway> {
+    pub(super) async fn reread(&self) -> Result<bool, StoreAway> {
         let record = self.shared.store.get(self.record()).await.map_err(|_| StoreAway)?;
         let facts = record.as_ref().and_then(|record| Facts::unpack(record.field(FACTS)?));
         match facts {
@@ -226,6 +245,20 @@ impl LiveSession {
         let was = self.facts.swap(Arc::new(facts));
         if was.subscriptions != self.facts.load().subscriptions {
             self.changes.made();
+        }
+        self.learnt.notify_waiters();
+    }
+
+    /// Resolves once the client has described itself and gone on from there, on whichever pod (HTTP+SSE, whose sessions
+    /// are there before that).
+    pub async fn begun(&self) {
+        loop {
+            let mut learnt = std::pin::pin!(self.learnt.notified());
+            learnt.as_mut().enable();
+            if self.facts().has_begun() {
+                return;
+            }
+            learnt.await;
         }
     }
 
@@ -252,11 +285,49 @@ impl Attending {
     pub fn session(&self) -> &Arc<LiveSession> {
         &self.0
     }
+
+    /// Resolves once the session's newest GET stream is this pod's: then it is to hold the standing call.
+    pub async fn wanted(&self) {
+        // Its sender is the session's.
+        let _ = self.0.lead().wait_for(|lead| *lead == Lead::Here).await;
+    }
+
+    /// From here on the pod holds the standing call, until this is dropped.
+    pub fn begin(&self) -> Feeding<'_> {
+        self.0.changes.listen();
+        Feeding(self)
+    }
 }
 
 impl Drop for Attending {
     fn drop(&mut self) {
-        self.0.changes.deaf();
+        self.0.attending.store(false, Ordering::Release);
+    }
+}
+
+/// While this pod holds the standing call of the session.
+pub struct Feeding<'a>(&'a Attending);
+
+impl Feeding<'_> {
+    /// Resolves once another pod has the newest GET stream and its standing call has taken over. To be polled: it also
+    /// tells the others that the call of this pod has.
+    pub async fn relieved(&self) {
+        let session = &self.0.0;
+        let told = async {
+            session.changes.acknowledged().await;
+            session.attends_here().await;
+            std::future::pending::<()>().await
+        };
+        tokio::select! {
+            () = told => {}
+            () = session.relieved() => {}
+        }
+    }
+}
+
+impl Drop for Feeding<'_> {
+    fn drop(&mut self) {
+        self.0.0.changes.deaf();
     }
 }
 

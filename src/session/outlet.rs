@@ -9,7 +9,7 @@ use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
 use super::follow::Follower;
-use super::writers::{self, News, Readers, Told};
+use super::writers::{self, Ear, News, Readers, Told};
 use super::{LiveSession, lock};
 use crate::mcp::SessionId;
 use crate::store::{Check, Commit, Key, Sure, Write};
@@ -115,22 +115,43 @@ impl LiveSession {
     /// Appends to a stream's log, and gives the event's number: `Ok(None)` where the store did not take it.
     /// Error: the session has ended.
     pub(super) async fn log(&self, name: &str, event: &Stored) -> Result<Option<u64>, SessionEnded> {
+        self.append(name, event, None).await.map_err(|_| SessionEnded)
+    }
+
+    /// As [`LiveSession::log`], where `also` holds.
+    pub(super) async fn append(
+        &self,
+        name: &str,
+        event: &Stored,
+        also: Option<(Key, Check)>,
+    ) -> Result<Option<u64>, Refused> {
         let settings = &self.shared.settings;
         let event = event.write();
         if !self.shared.budget.admits(event.len(), settings.backlog_life, settings.backlog_bytes) {
-            return if self.ended().is_cancelled() { Err(SessionEnded) } else { Ok(None) };
+            return if self.ended().is_cancelled() { Err(Refused::Ended) } else { Ok(None) };
         }
         let key = log_key(self.session_id(), name);
+        let checks = std::iter::once((self.record(), Check::Present)).chain(also).collect();
         let writes = vec![
             (key.clone(), Write::Append { event, keep: settings.backlog }),
             (key, Write::Live(settings.backlog_life)),
         ];
-        match self.shared.store.commit(vec![(self.record(), Check::Present)], writes, Sure::Master).await {
+        match self.shared.store.commit(checks, writes, Sure::Master).await {
             Ok(Commit::Done(numbers)) => Ok(numbers.first().copied()),
-            Ok(Commit::Failed { .. }) => Err(SessionEnded),
+            Ok(Commit::Failed { check: 0 }) => Err(Refused::Ended),
+            Ok(Commit::Failed { .. }) => Err(Refused::Moved),
             Err(_) => Ok(None),
         }
     }
+}
+
+/// Why an event has no place in a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// The session has ended.
+    Ended,
+    /// What else was asked for does not hold: the stream is another pod's.
+    Moved,
 }
 
 impl LiveSession {
@@ -144,11 +165,11 @@ impl LiveSession {
     /// The session has ended, and nobody may read its streams again.
     pub(super) async fn drop_logs(&self) {
         let logs = std::mem::take(&mut *lock(&self.streams.logs));
-        if logs.is_empty() {
+        let logs = logs.into_iter().map(|(_, name)| log_key(self.session_id(), &name));
+        let drops: Vec<_> = logs.chain(self.places_to_drop()).map(|key| (key, Write::Drop)).collect();
+        if drops.is_empty() {
             return;
         }
-        let drop = |(_, name): (Instant, Arc<str>)| (log_key(self.session_id(), &name), Write::Drop);
-        let drops = logs.into_iter().map(drop).collect();
         // They expire by themselves where this fails.
         let _ = self.shared.store.commit(Vec::new(), drops, Sure::Master).await;
     }
@@ -221,11 +242,11 @@ impl Streams {
         lock(&self.open).get(name).cloned()
     }
 
-    /// What is told of a stream from now on.
-    pub(super) fn hear(&self, name: &Arc<str>) -> watch::Receiver<Told> {
+    /// Hears what is told of a stream from now on.
+    pub(super) fn ear(&self, name: &Arc<str>) -> Ear {
         let mut told = lock(&self.told);
         told.retain(|other, told| other == name || told.receiver_count() > 0);
-        told.entry(name.clone()).or_default().subscribe()
+        Ear::new(told.entry(name.clone()).or_default().subscribe())
     }
 
     /// Something was told of a stream; nobody may listen any more.

@@ -11,6 +11,8 @@ use futures_util::StreamExt as _;
 use tokio::sync::oneshot;
 
 use super::letter::{LONGEST, Letter, ReplyTo};
+use super::places::{Lead, PLACES};
+use super::route::has_log;
 use super::telling::Telling;
 use super::writers::News;
 use super::{FACTS, LiveSession, RECORD, Sessions, Shared, facts::Facts, lock};
@@ -23,6 +25,8 @@ const CANCEL: &str = "cancel";
 const LONGEST_CALL: usize = 4 << 10;
 /// How long a pod is waited for that took a letter. One that hangs for longer is not to hold up a client.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long an answer waits for another pod to listen for what its request subscribed to.
+const TAKEN_UP_WITHIN: Duration = Duration::from_secs(1);
 /// Sessions that are read again at one time after a gap.
 const AT_ONCE: usize = 32;
 
@@ -72,7 +76,7 @@ impl Sessions {
             },
             Heard::Said(topic, what) if topic.as_str() == CANCEL => self.cancel(&what),
             Heard::Said(..) => {}
-            Heard::Changed(key) if &*key.rest == RECORD => self.changed(&key),
+            Heard::Changed(key) if &*key.rest == RECORD || &*key.rest == PLACES => self.changed(&key),
             Heard::Changed(_) => {}
             Heard::Gap => self.gap(),
         }
@@ -87,17 +91,30 @@ impl Sessions {
                 self.shared.reply(reply, good);
             }
             Letter::Follow { session, stream, pod } => self.followed(session, stream, pod),
-            Letter::News { session, stream, news } => {
+            Letter::News { session, stream, news } => self.told(SessionId(session), stream, news),
+            Letter::Message { session, must, text } => {
                 if let Some(session) = self.held(&SessionId(session)) {
-                    session.streams.told(&stream, news);
+                    session.forwarded(text, must);
                 }
             }
+            Letter::TakeUp { session, reply } => self.take_up(session, reply),
             Letter::Came { ticket, good } => {
                 if let Some(waits) = lock(&self.shared.post.waiting).remove(&ticket) {
                     // Who waited may have given up.
                     let _ = waits.send(good);
                 }
             }
+        }
+    }
+
+    fn told(&self, id: SessionId, stream: Arc<str>, news: News) {
+        let session = self.held(&id);
+        if let Some(session) = &session {
+            session.streams.told(&stream, news);
+        }
+        if has_log(&stream) && session.is_none_or(|session| !session.queue.has(&stream)) {
+            let shared = self.shared.clone();
+            self.shared.tasks.spawn(async move { shared.deny(&id, &stream).await });
         }
     }
 
@@ -136,6 +153,7 @@ impl Sessions {
                     futures_util::stream::iter(live)
                         .for_each_concurrent(AT_ONCE, async |session| {
                             sessions.refresh(&session).await;
+                            session.hold_all().await;
                             session.streams.told_all(News::More);
                         })
                         .await;
@@ -157,6 +175,10 @@ impl Sessions {
                 {
                     session.learn(facts);
                 }
+                if session.minds_places() {
+                    let _ = session.look().await;
+                    session.route();
+                }
             }
             Ok(None) => {
                 self.forget(session.session_id());
@@ -164,6 +186,35 @@ impl Sessions {
             }
             Err(_) => {}
         }
+    }
+}
+
+impl Sessions {
+    /// Another pod changed what a session subscribes to, and its client waits until that is listened for.
+    fn take_up(&self, session: Arc<str>, reply: ReplyTo) {
+        let Some(session) = self.held(&SessionId(session)) else { return self.shared.reply(reply, false) };
+        let shared = self.shared.clone();
+        self.shared.tasks.spawn(async move {
+            // It may not have been told yet that the record changed.
+            let known = session.reread().await.unwrap_or(false);
+            session.changes().taken_up().await;
+            let _ = shared.mail(&reply.pod, &Letter::Came { ticket: reply.ticket, good: known }).await;
+        });
+    }
+}
+
+impl LiveSession {
+    /// Resolves once all changes of the subscriptions so far are listened for, on the pod that feeds the session's streams;
+    /// when nobody listens; or when it has taken too long (1 s).
+    pub async fn taken_up(self: &Arc<Self>) {
+        if self.changes().is_heard() {
+            return self.changes().taken_up().await;
+        }
+        let _ = self.look().await;
+        let Lead::Elsewhere(pod) = self.queue.lead() else { return };
+        let session = self.session_id().0.clone();
+        let taken_up = self.shared.ask_pod(&pod, |reply| Letter::TakeUp { session, reply });
+        let _ = tokio::time::timeout(TAKEN_UP_WITHIN, taken_up).await;
     }
 }
 

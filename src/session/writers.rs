@@ -72,6 +72,11 @@ pub(super) struct Ear {
 }
 
 impl Ear {
+    pub(super) fn new(told: watch::Receiver<Told>) -> Ear {
+        let seen = *told.borrow();
+        Ear { told, seen }
+    }
+
     /// The next news, the weightiest first.
     pub(super) async fn next(&mut self) -> News {
         loop {
@@ -110,9 +115,7 @@ impl LiveSession {
         let me = &self.shared.post.me;
         let Some(pod) = origin(name).filter(|pod| pod != me) else { return Writer::Gone };
         // Before it is asked for: what it tells at once must be heard.
-        let told = self.streams.hear(name);
-        let seen = *told.borrow();
-        let ear = Ear { told, seen };
+        let ear = self.streams.ear(name);
         let follow =
             Letter::Follow { session: self.session_id().0.clone(), stream: name.clone(), pod: me.clone() };
         match self.shared.mail(&pod, &follow).await {

@@ -367,7 +367,7 @@ impl Exchange {
             Some(Out::Logged(outlet)) => outlet.send(message).await?,
             // The reader is gone, and nobody else can read it: the calls run on nevertheless.
             Some(Out::Passing(sender)) => drop(sender.send(message).await),
-            Some(Out::Session(session)) => drop(session.put(message)),
+            Some(Out::Session(session)) => drop(session.put(message).await),
             None => {}
         }
         Ok(())
@@ -396,7 +396,7 @@ impl Exchange {
         let message = envelope::write_request(asking.id(), &method, &params);
         let passed = match &self.out {
             Some(Out::Logged(outlet)) => outlet.send(message).await.map(|()| true)?,
-            _ => session.put(message),
+            _ => session.put(message).await,
         };
         if passed {
             self.asking.push(asking);
@@ -417,7 +417,7 @@ impl Exchange {
             Ok(()) => {
                 if *method == Method::ResourcesSubscribe {
                     // From the answer on, the client counts on being told.
-                    session.changes().taken_up().await;
+                    session.taken_up().await;
                 }
                 outcome
             }

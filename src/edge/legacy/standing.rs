@@ -1,7 +1,9 @@
-//! What a session's GET streams carry: one standing call a session, for all lists and what it subscribed to, held while a
-//! stream is open and a little longer, for clients reopen them.
+//! What a session's GET streams carry: one standing call a session, for all lists and what it subscribed to, held by the
+//! pod that has the newest stream while one is open and a little longer, for clients reopen them. Where another pod has a
+//! newer one, the call of this pod stands until that pod's does: nothing is missed between them.
 
 use super::peer::Peer;
+use crate::edge::gate::Gate;
 use crate::edge::standing;
 use crate::mcp::{Ask, Event};
 use crate::session::{Asking, Attending, LiveSession};
@@ -14,6 +16,8 @@ use tokio::time::timeout;
 
 /// How long the call outlives the last stream: what comes meanwhile waits for the next one.
 const LINGER: Duration = Duration::from_secs(30);
+/// How long a pod that drains waits for another to take over: clients come back within a second or two.
+const HANDOVER: Duration = Duration::from_secs(5);
 /// How long a client may take to answer a question that belongs to no call.
 const ASK_LIFE: Duration = Duration::from_secs(600);
 
@@ -31,27 +35,28 @@ struct Standing {
     asking: Vec<Asking>,
 }
 
-/// Why a round of calls ended.
+/// Why this pod feeds the session's streams no more.
 enum End {
-    /// No stream was open for a while.
+    /// No stream was open here for a while.
     Alone,
     /// The session, or this pod, ends.
     Over,
+    /// Another pod does.
+    Relieved,
 }
 
 impl Standing {
     async fn run(mut self, attending: Attending) {
         let session = attending.session().clone();
         let listeners = session.listeners();
-        let draining = self.peer.gate.lifecycle.draining.clone();
         let mut held = Some(attending);
-        while held.is_some() {
+        while let Some(attending) = &held {
+            let leaves = leaves(self.peer.gate.clone());
             let end = tokio::select! {
-                end = self.attend(&session) => end,
+                end = self.attend(attending) => end,
                 () = session.ended().cancelled() => End::Over,
-                () = draining.cancelled() => End::Over,
+                () = leaves => End::Over,
             };
-            self.asking.clear();
             drop(held.take());
             // A stream may have been opened after we had decided to go, and before another could take our place.
             if matches!(end, End::Alone) && *listeners.borrow() > 0 {
@@ -60,9 +65,31 @@ impl Standing {
         }
     }
 
-    /// Passes on what comes, until nobody listens.
-    async fn attend(&mut self, session: &Arc<LiveSession>) -> End {
-        let mut alone = std::pin::pin!(alone(session.listeners()));
+    /// Until nobody listens here.
+    async fn attend(&mut self, attending: &Attending) -> End {
+        let mut alone = std::pin::pin!(alone(attending.session().listeners()));
+        loop {
+            tokio::select! {
+                () = attending.wanted() => {}
+                () = &mut alone => return End::Alone,
+            }
+            let feeding = attending.begin();
+            let until = async {
+                tokio::select! {
+                    () = feeding.relieved() => End::Relieved,
+                    () = &mut alone => End::Alone,
+                }
+            };
+            match self.feed(attending.session(), until).await {
+                End::Relieved if !self.peer.gate.lifecycle.draining.is_cancelled() => {}
+                end => return end,
+            }
+        }
+    }
+
+    /// Passes on what comes, to the last that has come.
+    async fn feed(&mut self, session: &Arc<LiveSession>, until: impl Future<Output = End>) -> End {
+        let mut until = std::pin::pin!(until);
         let (holder, caller) = (session.clone(), self.peer.caller.clone());
         let call = move || {
             let facts = holder.facts();
@@ -73,14 +100,15 @@ impl Standing {
         let mut events = standing::events(backend, call, session.changes().clone());
         loop {
             let event = tokio::select! {
+                biased;
                 event = events.next() => event,
-                () = &mut alone => return End::Alone,
+                end = &mut until => return end,
             };
             match event {
                 Some(Event::Note(note)) => {
                     session.tell(envelope::write_notification(&note.method, &note.params));
                 }
-                Some(Event::Ask(ask)) => self.ask(session, ask),
+                Some(Event::Ask(ask)) => self.ask(session, ask).await,
                 Some(Event::Pause) => {}
                 Some(Event::Done(_)) | None => return End::Over,
             }
@@ -88,7 +116,7 @@ impl Standing {
     }
 
     /// Refused by being dropped where the client did not declare it, or no stream is open.
-    fn ask(&mut self, session: &Arc<LiveSession>, ask: Ask) {
+    async fn ask(&mut self, session: &Arc<LiveSession>, ask: Ask) {
         let Ask { method, params, answer, .. } = ask;
         if method == Method::Ping {
             let _ = answer.send(Ok(Raw::trusted("{}")));
@@ -99,9 +127,18 @@ impl Standing {
         }
         self.asking.retain(|asking| !asking.is_over());
         let asking = session.ask(answer, ASK_LIFE, None);
-        if session.put(envelope::write_request(asking.id(), &method, &params)) {
+        if session.put(envelope::write_request(asking.id(), &method, &params)).await {
             self.asking.push(asking);
         }
+    }
+}
+
+/// Resolves when this pod is to let go because it ends: at once where nobody can take over, else when somebody has had the
+/// time to.
+async fn leaves(gate: Arc<Gate>) {
+    gate.lifecycle.draining.cancelled().await;
+    if gate.rules.shared {
+        tokio::time::sleep(HANDOVER).await;
     }
 }
 

@@ -7,16 +7,16 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Pods with one keyring over one store, each of which hears.
-struct Pods {
+pub(super) struct Pods {
     pods: Vec<(Sessions, Option<AbortOnDropHandle<()>>)>,
 }
 
 impl Pods {
-    fn start(count: usize) -> Pods {
+    pub(super) fn start(count: usize) -> Pods {
         Pods::with(count, Settings::default())
     }
 
-    fn with(count: usize, settings: Settings) -> Pods {
+    pub(super) fn with(count: usize, settings: Settings) -> Pods {
         let store: Arc<dyn Store> = Arc::new(Memory::new(64 << 20));
         let keyring = Arc::new(Keyring::random());
         let pod = |_| {
@@ -27,12 +27,12 @@ impl Pods {
         Pods { pods: (0..count).map(pod).collect() }
     }
 
-    fn on(&self, pod: usize) -> &Sessions {
+    pub(super) fn on(&self, pod: usize) -> &Sessions {
         &self.pods[pod].0
     }
 
     /// A session of the first pod, as each pod finds it.
-    async fn open(&self) -> Vec<Arc<LiveSession>> {
+    pub(super) async fn open(&self) -> Vec<Arc<LiveSession>> {
         let id = open(self.on(0)).await.session_id().clone();
         let mut all = Vec::new();
         for (sessions, _) in &self.pods {
@@ -41,8 +41,13 @@ impl Pods {
         all
     }
 
+    /// The session as another pod finds it.
+    pub(super) async fn find(&self, pod: usize, session: &LiveSession) -> Arc<LiveSession> {
+        found(self.on(pod), session.session_id().as_str()).await
+    }
+
     /// The pod is killed: it hears no more, and its lease is over.
-    async fn kill(&mut self, pod: usize) {
+    pub(super) async fn kill(&mut self, pod: usize) {
         if let Some(hears) = self.pods[pod].1.take() {
             hears.abort();
             let _ = hears.await;
@@ -58,7 +63,7 @@ async fn found(sessions: &Sessions, id: &str) -> Arc<LiveSession> {
 }
 
 /// Well over what anything here takes, so that a fault is no silence.
-async fn soon<T>(what: impl Future<Output = T>) -> T {
+pub(super) async fn soon<T>(what: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(10), what).await.expect("it comes")
 }
 

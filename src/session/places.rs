@@ -1,0 +1,266 @@
+//! Where a session's GET streams are open, over all pods: `{sid}:g` has a field for each, with its pod and its age, and
+//! names the pod whose standing call feeds them. Pods that have anything of the session here watch it. An entry whose pod
+//! is gone, or that nobody renewed, counts for nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::facts::now;
+use super::outlet::KEEP_PART;
+use super::queue::Held;
+use super::{LiveSession, RECORD, Shared};
+use crate::mcp::{SessionId, StoreAway};
+use crate::store::{Check, Commit, Health, Key, PodId, Record, Sure, Write};
+
+/// A session's places among its keys: `{sid}:g`.
+pub(super) const PLACES: &str = "g";
+/// The field that names the pod whose standing call feeds the streams. No stream is named so.
+const ATTENDS: &str = "a";
+/// A stream is not kept from opening for longer by a store that is slow.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// A stream that was opened at the same time elsewhere is outdone so many times at most.
+const TRIES: usize = 3;
+
+/// A GET stream that is open on some pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) stream: Arc<str>,
+    pub(super) pod: PodId,
+    /// The greater, the newer: milliseconds since 1970 when it was opened, and more than any that was known then.
+    pub(super) age: u64,
+    /// The field as it stands.
+    pub(super) value: Bytes,
+}
+
+/// Whose the session's messages are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lead {
+    /// This pod has the newest GET stream.
+    Here,
+    /// That one has.
+    Elsewhere(PodId),
+    /// No GET stream is known to be open.
+    Nobody,
+}
+
+impl Place {
+    fn read(stream: &Arc<str>, value: &Bytes) -> Option<(Place, u64)> {
+        let mut parts = std::str::from_utf8(value).ok()?.split(' ');
+        let (pod, age, renewed) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let pod = PodId::named(pod);
+        Some((Place { stream: stream.clone(), pod, age, value: value.clone() }, renewed))
+    }
+
+    fn write(pod: &PodId, age: u64) -> Bytes {
+        format!("{pod} {age} {}", now()).into()
+    }
+}
+
+/// What the record says.
+#[derive(Default)]
+struct Read {
+    /// `None`: there is no record.
+    rev: Option<u64>,
+    places: Vec<Place>,
+    attends: Option<PodId>,
+}
+
+impl Read {
+    fn of(record: &Record, life: Duration) -> Read {
+        let expired = now().saturating_sub(life.as_millis() as u64);
+        let fields = record.fields.iter().filter(|(name, _)| &***name != ATTENDS);
+        let places = fields
+            .filter_map(|(stream, value)| Place::read(stream, value))
+            .filter(|(_, renewed)| *renewed > expired)
+            .map(|(place, _)| place)
+            .collect();
+        let attends = record.field(ATTENDS).and_then(|pod| std::str::from_utf8(pod).ok()).map(PodId::named);
+        Read { rev: Some(record.rev), places, attends }
+    }
+}
+
+impl Shared {
+    /// Another pod believes that a stream is open here, and it is not: what says so goes, and that pod looks again.
+    pub(super) async fn deny(&self, session: &SessionId, stream: &str) {
+        let key = Key::new(session.0.clone(), PLACES);
+        let Ok(Some(record)) = self.store.get(key.clone()).await else { return };
+        let places = Read::of(&record, self.settings.backlog_life).places;
+        let wrong = places.into_iter().find(|place| &*place.stream == stream && place.pod == self.post.me);
+        if let Some(wrong) = wrong {
+            let checks = vec![(key.clone(), Check::field(wrong.stream.clone(), wrong.value))];
+            let _ = self.store.commit(checks, vec![(key, Write::Unset(wrong.stream))], Sure::Master).await;
+        }
+    }
+}
+
+impl LiveSession {
+    fn places_key(&self) -> Key {
+        Key::new(self.session_id().0.clone(), PLACES)
+    }
+
+    fn read_places(&self, record: Option<Record>) -> Read {
+        record.map_or_else(Read::default, |record| Read::of(&record, self.shared.settings.backlog_life))
+    }
+
+    /// Takes in where streams are open. Those of this pod that are open elsewhere by now end here.
+    fn learn_places(self: &Arc<Self>, read: Read) {
+        let Some(closed) = self.queue.learn(&self.shared.post.me, read.rev, read.places) else { return };
+        for held in closed {
+            let session = self.clone();
+            self.shared.tasks.spawn(async move { session.let_go(&held).await });
+        }
+        self.attends.send_if_modified(|attends| {
+            let changed = *attends != read.attends;
+            *attends = read.attends;
+            changed
+        });
+    }
+
+    /// Looks where streams are open, in the cache where that is trusted, and hears of the next change.
+    pub(super) async fn look(self: &Arc<Self>) -> Result<(), StoreAway> {
+        let record = self.shared.store.near(self.places_key()).await.map_err(|_| StoreAway)?;
+        self.learn_places(self.read_places(record));
+        Ok(())
+    }
+
+    /// As [`LiveSession::look`], past the cache.
+    pub(super) async fn look_again(self: &Arc<Self>) -> Result<(), StoreAway> {
+        let record = self.shared.store.get(self.places_key()).await.map_err(|_| StoreAway)?;
+        self.learn_places(self.read_places(record));
+        Ok(())
+    }
+
+    /// Whether anything here depends on where streams are open.
+    pub(super) fn minds_places(&self) -> bool {
+        self.queue.minds() || self.attending()
+    }
+
+    /// Makes a stream known as this pod's and the newest, or as still open; it goes on without that where the store is
+    /// away.
+    pub(super) async fn hold(self: &Arc<Self>, seat: u64, renew: bool) {
+        if *self.shared.store.health().borrow() == Health::Away {
+            return;
+        }
+        if timeout(PATIENCE, self.try_hold(seat, renew)).await.is_err() {
+            tracing::debug!(session = ?self.session_id(), "a stream is not known to other pods yet");
+        }
+    }
+
+    async fn try_hold(self: &Arc<Self>, seat: u64, renew: bool) {
+        let life = self.shared.settings.backlog_life;
+        for _ in 0..TRIES {
+            let Some((stream, age)) = self.queue.aged(seat, !renew) else { return };
+            let value = Place::write(&self.shared.post.me, age);
+            let key = self.places_key();
+            let mut writes =
+                vec![(key.clone(), Write::Set(stream.clone(), value.clone())), (key, Write::Live(life))];
+            // An idle stream's log must not expire under the client's last id.
+            writes.push((super::outlet::log_key(self.session_id(), &stream), Write::Live(life)));
+            let checks = vec![(self.record(), Check::Present)];
+            match self.shared.store.commit(checks, writes, Sure::Master).await {
+                Ok(Commit::Done(revs)) => self.queue.changed(revs.first().copied().unwrap_or(0)),
+                Ok(Commit::Failed { .. }) => return self.close(),
+                Err(_) => return,
+            }
+            if !self.queue.held(seat, value.clone()) {
+                // It was closed meanwhile.
+                return self.let_go(&Held { stream, value }).await;
+            }
+            let looked = self.look().await;
+            if looked.is_err() || renew || self.queue.lead() == Lead::Here {
+                return self.route();
+            }
+        }
+    }
+
+    /// A stream is no more open here. Another pod, or another connection, may have it by now: that stays.
+    pub(super) async fn let_go(&self, held: &Held) {
+        let key = self.places_key();
+        let checks = vec![(key.clone(), Check::field(held.stream.clone(), held.value.clone()))];
+        let writes = vec![(key, Write::Unset(held.stream.clone()))];
+        // Where this fails, it goes when nobody renews it.
+        if let Ok(Commit::Done(revs)) = self.shared.store.commit(checks, writes, Sure::Master).await {
+            self.queue.changed(revs.first().copied().unwrap_or(0));
+        }
+    }
+
+    /// What must hold of a stream for this pod to send on it: that no other has it.
+    pub(super) fn still_held(&self, held: Held) -> (Key, Check) {
+        (self.places_key(), Check::field(held.stream, held.value))
+    }
+
+    /// The same of a stream of another pod.
+    pub(super) fn still_there(&self, place: &Place) -> (Key, Check) {
+        (self.places_key(), Check::field(place.stream.clone(), place.value.clone()))
+    }
+
+    /// A pod is gone, and its stream with it.
+    pub(super) async fn bury(self: &Arc<Self>, place: &Place) {
+        self.let_go(&Held { stream: place.stream.clone(), value: place.value.clone() }).await;
+    }
+
+    /// Makes all streams of this pod known again: what knew of them may have been lost.
+    pub(super) async fn hold_all(self: &Arc<Self>) {
+        for seat in self.queue.seats() {
+            self.hold(seat, true).await;
+        }
+    }
+
+    /// The keys that end with the session, besides its logs.
+    pub(super) fn places_to_drop(&self) -> Option<Key> {
+        self.minds_places().then(|| self.places_key())
+    }
+}
+
+// --- Who feeds the streams ---
+
+impl LiveSession {
+    /// Whose the session's messages are, as far as is known here.
+    pub fn lead(&self) -> watch::Receiver<Lead> {
+        self.queue.watch_lead()
+    }
+
+    /// This pod's standing call is acknowledged, and from now on feeds the session's streams: another's may end.
+    pub(super) async fn attends_here(self: &Arc<Self>) {
+        let me = &self.shared.post.me;
+        if self.attends.borrow().as_ref() == Some(me) {
+            return;
+        }
+        let key = self.places_key();
+        let writes = vec![
+            (key.clone(), Write::set(ATTENDS, me.as_str().to_owned())),
+            (key, Write::Live(self.shared.settings.backlog_life)),
+        ];
+        let checks = vec![(Key::new(self.session_id().0.clone(), RECORD), Check::Present)];
+        if let Ok(Commit::Done(revs)) = self.shared.store.commit(checks, writes, Sure::Master).await {
+            self.queue.changed(revs.first().copied().unwrap_or(0));
+            let _ = self.look().await;
+        }
+    }
+
+    /// Resolves once the newest stream is on another pod, and a standing call there feeds it.
+    pub(super) async fn relieved(&self) {
+        let (mut lead, mut attends) = (self.lead(), self.attends.subscribe());
+        loop {
+            let there = matches!(&*lead.borrow_and_update(), Lead::Elsewhere(_));
+            let other = attends.borrow_and_update().as_ref().is_some_and(|pod| *pod != self.shared.post.me);
+            if there && other {
+                return;
+            }
+            // Both senders live in this handle.
+            tokio::select! {
+                _ = lead.changed() => {}
+                _ = attends.changed() => {}
+            }
+        }
+    }
+}
+
+/// How often a stream that stays open is made known again.
+pub(super) fn renewal(life: Duration) -> Duration {
+    life / KEEP_PART
+}
