@@ -22,6 +22,7 @@ mod listen;
 mod lists;
 mod local;
 mod meet;
+mod own;
 mod pages;
 mod reach;
 mod renewal;
@@ -47,6 +48,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use health::Health;
 use lists::Lists;
+use own::Owns;
 use prometheus::IntCounter;
 use sessions::Sessions;
 use shared::Shared;
@@ -73,6 +75,7 @@ struct Inner {
     abouts: Abouts,
     sessions: Sessions,
     shared: Shared,
+    owns: Owns,
     channels: Channels,
     lists: Lists,
     health: Health,
@@ -96,6 +99,7 @@ impl Link {
             abouts: Abouts::new(),
             sessions: Sessions::new(),
             shared: Shared::new(),
+            owns: Owns::default(),
             channels: Channels::new(),
             lists: Lists::new(),
             answered,

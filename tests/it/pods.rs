@@ -19,7 +19,7 @@ struct Pods {
     one: Gateway,
     two: Gateway,
     redis: Server,
-    _upstream: Fixture,
+    upstream: Fixture,
     _folder: TempDir,
 }
 
@@ -35,7 +35,7 @@ impl Pods {
             "upstreams": { "up": { "url": upstream.url } },
         });
         let (one, two) = (Gateway::start(config.clone()), Gateway::start(config));
-        Pods { one, two, redis, _upstream: upstream, _folder: folder }
+        Pods { one, two, redis, upstream, _folder: folder }
     }
 
     async fn begin(&self) -> Legacy {
@@ -77,6 +77,37 @@ async fn a_session_begun_on_one_pod_is_served_on_another_and_ended_there_for_bot
     comes_true("dead on the first pod", || async { status(&here).await == 404 }).await;
     assert!(ended.elapsed() < Duration::from_secs(2), "{:?}", ended.elapsed());
     assert_eq!(status(&there).await, 404);
+}
+
+#[tokio::test]
+async fn those_who_listen_on_several_pods_each_hear_every_change_of_a_legacy_upstream() {
+    let pods = Pods::start();
+    let filter = json!({ "notifications": { "toolsListChanged": true } }).to_string();
+    let mut streams = Vec::new();
+    for pod in [&pods.one, &pods.two, &pods.one] {
+        let mut stream = pod.modern().send("1", "subscriptions/listen", &filter).await;
+        let first = stream.message().await.expect("its acknowledgement");
+        assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
+        streams.push(stream);
+    }
+    for name in ["one", "two", "three"] {
+        pods.one.modern().call("add_tool", json!({ "name": name })).await;
+    }
+    for stream in &mut streams {
+        for _ in 0..3 {
+            let told = stream.message().await.expect("a change");
+            assert_eq!(told["method"], "notifications/tools/list_changed", "{told}");
+        }
+    }
+    let before = pods.upstream.stats().await;
+    drop(streams);
+    // Each pod had a session of its own for them, and ends it; the one of the calls stays.
+    comes_true("what they listened in is ended", || async {
+        let now = pods.upstream.stats().await;
+        now["deletes"].as_array().map(Vec::len) == before["deletes"].as_array().map(|list| list.len() + 2)
+            && now["sessions"].as_u64() >= Some(1)
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -6,9 +6,11 @@ use super::begin::{Begun, Job, word};
 use super::filter::Filter;
 use super::health::jittered;
 use super::hop::Hop;
+use super::kept::Opened;
+use super::own::Holding;
 use super::shared::Messages;
 use super::trouble::Trouble;
-use super::{Arc, Call, Fault, Inner, Kind, Method, Note, Outcome, Reply, handshake};
+use super::{Arc, Call, Caller, Fault, Inner, Kind, Method, Note, Outcome, Reply, handshake};
 use crate::mcp::{Event, Reason};
 use crate::upstream::transport::{Answer, Incoming, TransportError, UpstreamSessionId};
 use crate::wire::{Era, Message, Notification, Raw, meta};
@@ -38,6 +40,10 @@ struct Standing {
     returns: watch::Receiver<u64>,
     /// Grows with each session upstream that takes the place of a lost one.
     renewals: watch::Receiver<u64>,
+    /// Listens in place of a caller whose session other pods share; and what that session was, for an upstream that has
+    /// lost it has lost ours.
+    own: Option<Holding>,
+    theirs: Option<Arc<Opened>>,
     /// The last event id seen, and the upstream's session that it belongs to.
     after: Option<(Option<UpstreamSessionId>, Bytes)>,
     begun: bool,
@@ -68,6 +74,8 @@ impl Inner {
             job: Job { deadline: Instant::now() + FOREVER, ..Job::of(call) },
             link: self.clone(),
             events,
+            own: None,
+            theirs: None,
             after: None,
             begun: false,
         };
@@ -162,9 +170,9 @@ impl Standing {
                     self.say_everything().await?;
                     continue;
                 }
-                () = changed(&mut self.renewals) => match &hop.opened {
-                    Some(used) if self.link.has_other(&self.job.caller, used) => return Ok(()),
-                    _ => continue,
+                () = changed(&mut self.renewals) => match self.is_lost(&hop) {
+                    true => return Ok(()),
+                    false => continue,
                 },
             };
             let Some(Ok(incoming)) = item else { return Ok(()) };
@@ -230,8 +238,31 @@ impl Standing {
         let hop = self.link.hop(&self.job.caller).await.map_err(|t| self.link.failed(t, true))?;
         match hop.is_modern() {
             true => self.subscribe().await,
+            false
+                if self.job.caller.session.id().is_none()
+                    && hop.session.is_some()
+                    && !self.link.config.stateless =>
+            {
+                self.theirs = hop.opened;
+                let own = self.own.get_or_insert_with(|| self.link.own(&self.job.caller)).caller.clone();
+                let hop = self.link.hop(&own).await.map_err(|t| self.link.failed(t, true))?;
+                self.open_stream(hop).await
+            }
             false => self.open_stream(hop).await,
         }
+    }
+
+    /// Whether the upstream has lost the session that is listened in, as far as others have found out.
+    fn is_lost(&self, hop: &Hop) -> bool {
+        let other = |caller, used: &Option<Arc<Opened>>| {
+            used.as_ref().is_some_and(|used| self.link.has_other(caller, used))
+        };
+        other(self.listener(), &hop.opened) || other(&self.job.caller, &self.theirs)
+    }
+
+    /// Whose session upstream a legacy stream is of.
+    fn listener(&self) -> &Arc<Caller> {
+        self.own.as_ref().map_or(&self.job.caller, |own| &own.caller)
     }
 
     /// A modern upstream: `subscriptions/listen`, whose first message is the acknowledgement.
@@ -261,7 +292,7 @@ impl Standing {
 
     /// A legacy upstream: its subscriptions, and the stream of its session.
     async fn open_stream(&mut self, hop: Hop) -> Result<Connection, Fault> {
-        let caller = self.job.caller.clone();
+        let caller = self.listener().clone();
         let uris = self.subscribe_uris(&hop).await;
         let route = self.link.route(&caller, &hop, Vec::new());
         let after = self.after.take().filter(|(session, _)| *session == hop.session).map(|(_, at)| at);
@@ -284,7 +315,7 @@ impl Standing {
             Err(error) => return Err(self.link.failed(Trouble::Way(error), true)),
         };
         self.link.is_well();
-        let about = self.link.clone().about(caller).await?;
+        let about = self.link.clone().about(self.job.caller.clone()).await?;
         let tells =
             |kind: Kind| super::hello::declares(&about.capabilities, kind.capability(), Some("listChanged"));
         let acknowledged = self.asked.within(tells, uris).acknowledged();
@@ -303,7 +334,7 @@ impl Standing {
                 subscribed.push(uri.clone());
                 continue;
             }
-            let route = self.link.route(&self.job.caller, hop, Vec::new());
+            let route = self.link.route(self.listener(), hop, Vec::new());
             let method = Method::ResourcesSubscribe;
             match handshake::set(&hop.transport, route, method, "uri", uri, within).await {
                 Ok(_) => fresh.push(uri.clone()),
@@ -315,7 +346,7 @@ impl Standing {
         }
         if !fresh.is_empty() {
             let keep = |kept: &mut super::kept::Kept| kept.subscribe(fresh.iter().cloned());
-            if let Err(away) = self.link.change(&self.job.caller, hop, keep).await {
+            if let Err(away) = self.link.change(self.listener(), hop, keep).await {
                 tracing::debug!(upstream = %self.link.id(), %away, "subscriptions were not kept");
             }
         }
