@@ -18,5 +18,6 @@ mod pods;
 mod serve_command;
 mod stdio_edge;
 mod store;
+mod store_trouble;
 mod upstream_channels;
 mod upstream_link;
