@@ -25,10 +25,6 @@ const HEAD: usize = 5;
 const MARGIN: usize = 64 << 10;
 
 /// One frame of an answer.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly every frame is a message, and it is taken apart at once"
-)]
 pub(super) enum Frame {
     Message(Message),
     Error(TransportError),

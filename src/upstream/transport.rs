@@ -166,14 +166,9 @@ impl From<ClientError> for TransportError {
 }
 
 impl TransportError {
-    /// Whether the request cannot have begun upstream, so that sending it again is safe whatever it does.
+    /// Whether the request cannot have begun upstream, so that sending it again is safe whatever it does, and worth while:
+    /// a store that is away was waited for.
     pub fn surely_not_begun(&self) -> bool {
-        matches!(
-            self,
-            TransportError::Unreachable(_)
-                | TransportError::SessionGone
-                | TransportError::Busy
-                | TransportError::StoreAway
-        )
+        matches!(self, TransportError::Unreachable(_) | TransportError::SessionGone | TransportError::Busy)
     }
 }

@@ -141,6 +141,20 @@ impl Gateway {
         }
     }
 
+    /// Answers nobody from now on, and closes nothing.
+    pub fn hang(&self) {
+        self.signal("STOP");
+    }
+
+    pub fn wake(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.pids()[0].to_string()]).status();
+        assert!(sent.expect("there is a kill").success());
+    }
+
     /// Asks it to end, as an orchestrator does.
     pub fn terminate(&mut self) {
         let asked = Command::new("kill").args(["-TERM", &self.process().id().to_string()]).status();

@@ -6,7 +6,7 @@ mod changes;
 mod crowd;
 mod four;
 mod hostile;
-mod stall;
+pub mod stall;
 
 use crate::gateway::Gateway;
 use crate::gateway::exchange::Answer;

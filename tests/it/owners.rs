@@ -13,6 +13,7 @@ use crate::gateway::exchange::soon;
 use crate::gateway::legacy::Legacy;
 use crate::gateway::modern::Modern;
 use crate::harness::{Fixture, comes_true, fixture_program};
+use crate::must_show::stall;
 use crate::store::redis::server::Server;
 
 const V: &str = "2025-11-25";
@@ -146,7 +147,8 @@ async fn progress_and_questions_pass_between_the_pods() {
     let asked = stream.message().await.expect("it asks");
     assert_eq!(asked["method"], "elicitation/create");
     let answer = json!({ "action": "accept", "content": { "text": "ü" } });
-    assert_eq!(there.reply(&asked["id"], answer.clone()).await.status, 202);
+    // Any pod takes the answer.
+    assert_eq!(here.reply(&asked["id"], answer.clone()).await.status, 202);
     let said: Value =
         serde_json::from_str(text(&stream.answer().await["result"])).expect("it says what it got");
     assert_eq!(said, answer);
@@ -234,6 +236,75 @@ async fn a_pod_that_drains_finishes_what_others_sent_it_and_hands_its_callers_on
     .await;
     assert_eq!(text(&running.answer().await["result"]), "2 steps");
     assert!(soon("its end", one.ended()).await.success());
+}
+
+#[tokio::test]
+async fn an_owner_that_hangs_loses_its_lease_and_learns_of_it() {
+    let pods = Pods::before_a_child("legacy");
+    let [here, there] = pods.clients(json!({}));
+    assert_eq!(text(&here.call("count", json!({})).await), "1");
+    assert_eq!(text(&there.call("count", json!({})).await), "2");
+    pods.one.hang();
+    let sent = there.call("count", json!({})).await;
+    assert!(sent.to_string().contains("outcome_unknown"), "{sent}");
+    let counted = there.call("count", json!({})).await;
+    assert_eq!(text(&counted), "1", "a new child, once the lease has ended: {counted}");
+    pods.one.wake();
+    comes_true("it has learned of it", || async {
+        pods.one.log().contains("another pod has taken a channel")
+    })
+    .await;
+    assert_eq!(text(&here.call("count", json!({})).await), "2", "of the new child");
+}
+
+#[tokio::test]
+async fn what_is_known_goes_on_while_redis_is_away_and_what_is_not_waits_for_it() {
+    let pods = Pods::before_a_child("legacy");
+    let [here, there] = pods.clients(json!({}));
+    assert_eq!(text(&here.call("count", json!({})).await), "1");
+    assert_eq!(text(&there.call("count", json!({})).await), "2");
+    pods.redis.hang();
+    assert_eq!(text(&there.call("count", json!({})).await), "3");
+    assert_eq!(text(&here.call("count", json!({})).await), "4");
+    let stranger = Modern::new(pods.two.address, "/mcp", json!({ "roots": {} }));
+    let call = json!({ "name": "count", "arguments": {} }).to_string();
+    let refused = stranger.send("1", "tools/call", &call).await.answer().await;
+    assert_eq!(refused["error"]["data"]["reason"], "state_store_unavailable", "{refused}");
+    pods.redis.wake();
+    comes_true("it is known again", || async { stranger.send("1", "tools/call", &call).await.status == 200 })
+        .await;
+    assert_eq!(text(&there.call("count", json!({})).await), "5");
+}
+
+#[tokio::test]
+async fn readers_that_stall_at_another_pod_cost_little_at_either_and_hold_up_nobody() {
+    /// What all of them may cost a pod: far less than the 80 MB that are sent to them.
+    const BOUND: usize = 64 << 20;
+    let pods = Pods::before_a_child("legacy");
+    let clients = pods.clients(json!({}));
+    clients[0].call("count", json!({})).await;
+    let before = [pods.one.memory(), pods.two.memory()];
+    let params = json!({
+        "name": "progress", "arguments": { "steps": 40_000, "ms": 0 }, "_meta": { "progressToken": "p" },
+    });
+    let params = params.to_string();
+    let headers = Modern::headers("tools/call", &params);
+    let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, &**value)).collect();
+    let body = clients[1].message("1", "tools/call", &params);
+    let mut stalled = Vec::new();
+    for _ in 0..20 {
+        stalled.push(stall::stalled(pods.two.address, "POST", "/mcp", &headers, &body).await);
+    }
+    for round in 0..40 {
+        let counted = clients[round % 2].call("count", json!({})).await;
+        assert_eq!(text(&counted), (round + 2).to_string());
+    }
+    let steps = json!({ "name": "progress", "arguments": { "steps": 1000, "ms": 0 } });
+    clients[0].result("tools/call", steps).await;
+    for (pod, before) in [&pods.one, &pods.two].into_iter().zip(before) {
+        let cost = pod.memory().saturating_sub(before);
+        assert!(cost < BOUND, "{} MiB", cost >> 20);
+    }
 }
 
 #[tokio::test]

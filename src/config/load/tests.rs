@@ -387,3 +387,19 @@ fn stateless_mode_is_switched_by_its_old_variable_as_runbooks_write_it() {
         assert_eq!(loaded.config.legacy.stateless, on, "{text:?}");
     }
 }
+
+#[test]
+fn that_pods_do_not_share_what_a_child_keeps_is_said() {
+    let shared = "store: {redis_url: 'redis://r'}\nsealing: {keys: [{env: K}]}\nupstreams:\n  a: {command: a}\n  b: {url: 'http://b/sse', transport: sse}\n  \
+                  c: {command: c, stateless: true}\n  d: {url: 'http://d/'}\n  e: {command: e, enabled: false}\n";
+    let said = |text: &str| {
+        let loaded = load_files(Some(text), &[], &[("K", "k1:secret")], Values::Needed).unwrap();
+        texts(&loaded.warnings)
+    };
+    insta::assert_snapshot!(said(shared), @r"
+    plasm.yaml:4:3: upstreams.a: each pod has its own child or connection, so what this server keeps between calls differs from pod to pod; set internal_listen, or stateless: true where it keeps nothing
+    plasm.yaml:5:3: upstreams.b: each pod has its own child or connection, so what this server keeps between calls differs from pod to pod; set internal_listen, or stateless: true where it keeps nothing
+    ");
+    insta::assert_snapshot!(said(&format!("internal_listen: 127.0.0.1:1\n{shared}")), @"");
+    insta::assert_snapshot!(said("internal_listen: 127.0.0.1:1\nupstreams: {a: {command: a}}\n"), @"plasm.yaml:1:1: internal_listen: is not opened: without store.redis_url there are no other pods");
+}

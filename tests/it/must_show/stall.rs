@@ -28,7 +28,7 @@ async fn session(gateway: &Gateway) -> Legacy {
 }
 
 /// Sends a request and never reads what comes.
-async fn stalled(
+pub async fn stalled(
     address: SocketAddr,
     verb: &str,
     path: &str,
