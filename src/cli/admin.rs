@@ -5,6 +5,7 @@ use http::header::HOST;
 use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
+use std::process::ExitCode;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -35,10 +36,12 @@ impl Address {
     /// `host:port` to connect to.
     ///
     /// # Errors
-    /// What is wrong with the flag.
-    pub fn authority(&self) -> Result<String, String> {
-        let admin = &self.admin;
-        authority(admin).ok_or_else(|| format!("--admin: {admin:?} is no http://host:port"))
+    /// The flag is wrong, which standard error says; the code to end with.
+    pub fn authority(&self) -> Result<String, ExitCode> {
+        authority(&self.admin).ok_or_else(|| {
+            eprintln!("plasm-mcp: --admin: {:?} is no http://host:port", self.admin);
+            super::USAGE.into()
+        })
     }
 }
 

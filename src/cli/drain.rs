@@ -2,7 +2,7 @@
 
 use super::admin::{Address, Failed, ask};
 use super::target::duration;
-use super::{FAILURE, STILL_DRAINING, SUCCESS, USAGE};
+use super::{FAILURE, STILL_DRAINING, SUCCESS};
 use http::Method;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -28,10 +28,7 @@ pub struct Args {
 pub async fn run(args: Args) -> ExitCode {
     let admin = match args.admin.authority() {
         Ok(admin) => admin,
-        Err(wrong) => {
-            eprintln!("plasm-mcp: {wrong}");
-            return USAGE.into();
-        }
+        Err(code) => return code,
     };
     let until = Instant::now() + args.wait;
     match drain(&admin, until).await {

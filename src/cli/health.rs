@@ -1,7 +1,7 @@
 //! `plasm-mcp health`: whether the gateway of this machine takes clients. What a container without a shell asks itself.
 
 use super::admin::{Address, ask};
-use super::{FAILURE, SUCCESS, USAGE};
+use super::{FAILURE, SUCCESS};
 use http::Method;
 use std::process::ExitCode;
 
@@ -17,10 +17,7 @@ pub struct Args {
 pub async fn run(args: Args) -> ExitCode {
     let admin = match args.admin.authority() {
         Ok(admin) => admin,
-        Err(wrong) => {
-            eprintln!("plasm-mcp: {wrong}");
-            return USAGE.into();
-        }
+        Err(code) => return code,
     };
     match ask(&admin, Method::GET, "/readyz").await {
         Ok(_) => SUCCESS,
