@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use tokio::runtime::{Builder, Runtime};
 
 mod admin;
 mod call;
@@ -96,10 +97,17 @@ fn without_listener(arg: clap::Arg) -> clap::Arg {
     arg.hide(hidden)
 }
 
+/// Where there is one CPU, threads that steal each other's work would only cost.
+fn runtime() -> std::io::Result<Runtime> {
+    let alone = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
+    let mut builder = if alone { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    builder.enable_all().build()
+}
+
 /// Reads the process's arguments and runs the command they name.
 pub fn main() -> ExitCode {
     let command = Cli::parse().command;
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("plasm-mcp: cannot start: {error}");

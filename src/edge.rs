@@ -14,6 +14,7 @@ pub mod guard;
 pub mod hello;
 pub mod http;
 pub mod http_sse;
+mod hush;
 pub mod legacy;
 pub mod listener;
 pub mod modern;

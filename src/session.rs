@@ -250,7 +250,7 @@ impl Sessions {
             self.forget(session.session_id());
             return Found::Unknown;
         }
-        if *facts.profile == *profile && facts.owner == facts::owner(principal) {
+        if *facts.profile == *profile && session.belongs_to(principal) {
             drop(facts);
             Found::Found(session)
         } else {

@@ -1,6 +1,7 @@
 //! Sockets: accepts connections, bounds heads and idle time, ends them gracefully.
 
 use super::gate::Gate;
+use super::hush::{Hush, Hushed};
 use super::patience::Patient;
 use crate::lifecycle::Lifecycle;
 use axum::body::Body;
@@ -136,20 +137,20 @@ where
     A: Future<Output = Response<Body>> + Send + 'static,
 {
     let service = service_fn(move |request: Request<Incoming>| {
-        let answer = answer(request.map(Body::new));
-        async move { Ok::<_, Infallible>(answer.await) }
+        answer(request.map(|body| Body::new(Hushed(body)))).map(Ok::<_, Infallible>)
     });
-    let mut connection = std::pin::pin!(
+    let connection = std::pin::pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(bounds.head_time)
             .max_buf_size(bounds.head.max(8192))
             .serve_connection(Patient::new(TokioIo::new(socket), WRITE_TIME), service)
     );
+    let mut connection = Hush::new(connection);
     // A broken connection is the peer's business; what was lost on it is known to the rooms that wrote.
     tokio::select! {
-        _ = connection.as_mut() => return,
-        () = ends.close.cancelled() => connection.as_mut().graceful_shutdown(),
+        _ = &mut connection => return,
+        () = ends.close.cancelled() => connection.get_mut().as_mut().graceful_shutdown(),
         () = ends.deadline.cancelled() => return,
     }
     tokio::select! {
@@ -161,7 +162,49 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http_body_util::BodyExt;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[tokio::test]
+    async fn a_request_that_came_whole_is_polled_once_before_it_waits() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let over = CancellationToken::new();
+        let bounds = Bounds { head: 8192, head_time: Duration::from_secs(60), connections: 1 };
+        let (waits, mut waiting) = tokio::sync::mpsc::channel(1);
+        let polls = Arc::new(AtomicUsize::new(0));
+        let counted = polls.clone();
+        let answer = move |request: Request<Body>, _| {
+            let (waits, polls) = (waits.clone(), counted.clone());
+            let mut work = Box::pin(async move {
+                assert_eq!(request.into_body().collect().await.unwrap().to_bytes(), "body");
+                let (end, ended) = tokio::sync::oneshot::channel::<()>();
+                waits.send(end).await.unwrap();
+                ended.await.unwrap();
+                Response::new(Body::empty())
+            });
+            std::future::poll_fn(move |context| {
+                polls.fetch_add(1, Ordering::SeqCst);
+                work.as_mut().poll(context)
+            })
+        };
+        let serving = tokio::spawn(serve(listener, bounds, answer, Ends::at(&over)));
+        let mut socket = TcpStream::connect(address).await.unwrap();
+        for request in 1..=3 {
+            let text = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nbody";
+            socket.write_all(text).await.unwrap();
+            let end = waiting.recv().await.unwrap();
+            // A poll in vain would come before this goes on.
+            tokio::task::yield_now().await;
+            tokio::task::yield_now().await;
+            end.send(()).unwrap();
+            assert_eq!(socket.read(&mut [0; 512]).await.unwrap().min(12), 12);
+            assert_eq!(polls.load(Ordering::SeqCst), 2 * request);
+        }
+        over.cancel();
+        serving.await.unwrap();
+    }
 
     #[tokio::test]
     async fn a_connection_too_many_waits_for_another_to_end() {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 use super::asks::Asks;
 use super::calls::Calls;
 use super::changes::Changes;
-use super::facts::{Facts, TooLarge, now, short_hash};
+use super::facts::{self, Facts, TooLarge, now, short_hash};
 use super::outlet::Streams;
 use super::places::Lead;
 use super::queue::Queue;
 use super::telling::Telling;
 use super::{FACTS, Shared, TOUCH_PART, cap, lock};
-use crate::mcp::{Client, Session, SessionId, StoreAway, UpstreamId};
+use crate::mcp::{Client, Principal, Session, SessionId, StoreAway, UpstreamId};
 use crate::store::{Check, Commit, Key, PodId, Record, Sure, Write};
 use crate::wire::Version;
 
@@ -49,6 +49,8 @@ pub struct LiveSession {
     /// Whether a task of this pod sees to that, where it is this pod's to do.
     attending: AtomicBool,
     ended: CancellationToken,
+    /// Whose it is, once its owner was here.
+    owner: OnceLock<Principal>,
     pub(super) calls: Calls,
     pub(super) asks: Asks,
     pub(super) streams: Streams,
@@ -84,11 +86,25 @@ impl LiveSession {
             attends: watch::Sender::default(),
             attending: AtomicBool::new(false),
             ended: CancellationToken::new(),
+            owner: OnceLock::new(),
             calls: Calls::default(),
             asks: Asks::default(),
             streams: Streams::default(),
             queue,
         }
+    }
+
+    /// Whether it is this principal's. It never becomes another's.
+    pub(super) fn belongs_to(&self, principal: &Principal) -> bool {
+        if self.owner.get() == Some(principal) {
+            return true;
+        }
+        let belongs = self.facts.load().owner == facts::owner(principal);
+        if belongs {
+            // The first to know it is as good as any.
+            let _ = self.owner.set(principal.clone());
+        }
+        belongs
     }
 
     pub fn session_id(&self) -> &SessionId {

@@ -1,18 +1,22 @@
 //! The HTTP client that transports share: pooled connections to upstreams, and no policy. Follows no redirect, keeps
 //! no cookie, adds no header but `Host`.
 
+mod body;
 mod connection;
+mod framing;
+mod head;
 mod pool;
 
-pub use connection::Body;
+pub use body::Body;
 
 use super::connect::{ConnectError, Connector};
 use bytes::Bytes;
 use connection::{Connection, Failed};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Response, Uri, header};
-use http_body_util::Full;
+use hyper_util::rt::TokioIo;
 use pool::{IDLE, Pool};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +34,7 @@ pub enum ClientError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error("the connection broke")]
-    Broken(#[source] hyper::Error),
+    Broken(#[source] io::Error),
 }
 
 impl HttpClient {
@@ -48,27 +52,25 @@ impl HttpClient {
     async fn connect(&self, uri: Uri) -> Result<Box<Connection>, ClientError> {
         let socket = self.connector.connect(uri.clone()).await?;
         let proxied = socket.whole_url();
-        Connection::begin(Box::new(socket), uri, proxied).await.map_err(ClientError::Broken)
+        Ok(Connection::new(Box::new(TokioIo::new(socket)), uri, proxied, self.pool.end_of_life()))
     }
 
     /// Sends a request to the absolute URI that it names. Dropping the response, or its body before the end, closes the
     /// connection. Errors: no connection, or it ended before the response; of a connection that was idle and ended before it
     /// took the request, another is tried.
-    pub async fn request(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Body>, ClientError> {
+    pub async fn request(&self, mut request: Request<Bytes>) -> Result<Response<Body>, ClientError> {
         let uri = std::mem::take(request.uri_mut());
         loop {
-            let (connection, idle) = match self.pool.take(&uri) {
+            let (mut connection, idle) = match self.pool.take(&uri) {
                 Some(connection) => (connection, true),
-                None => (self.connect(uri.clone()).await?, false),
+                None => (Box::pin(self.connect(uri.clone())).await?, false),
             };
             *request.uri_mut() = if connection.proxied { uri.clone() } else { path_of(&uri) };
             if !request.headers().contains_key(header::HOST) {
                 request.headers_mut().insert(header::HOST, connection.host.clone());
             }
             match connection.exchange(request).await {
-                Ok((response, connection)) => {
-                    return Ok(response.map(|body| Body::new(body, connection, &self.pool)));
-                }
+                Ok(response) => return Ok(response.map(|()| Body::new(connection, &self.pool))),
                 Err(Failed { unsent: Some(unsent), .. }) if idle => request = unsent,
                 Err(Failed { error, .. }) => return Err(ClientError::Broken(error)),
             }

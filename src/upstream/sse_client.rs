@@ -13,7 +13,7 @@ use crate::wire::sse::{Decoder, SseEvent};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use post::Post;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ impl Start for SseSpec {
 
 impl SseSpec {
     async fn open(&self, stop: CancellationToken) -> Result<Started, TransportError> {
-        let mut request = Request::new(Full::default());
+        let mut request = Request::new(Bytes::new());
         *request.uri_mut() = self.url.clone();
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         for (name, value) in &self.headers {
@@ -144,8 +144,8 @@ fn carrying(
     place: &Uri,
     message: Bytes,
     headers: impl Iterator<Item = (HeaderName, HeaderValue)>,
-) -> Request<Full<Bytes>> {
-    let mut request = Request::new(Full::new(message));
+) -> Request<Bytes> {
+    let mut request = Request::new(message);
     *request.method_mut() = Method::POST;
     *request.uri_mut() = place.clone();
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

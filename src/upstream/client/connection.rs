@@ -1,62 +1,78 @@
-//! One connection to an upstream. It has no task of its own: whoever awaits a response, or reads its body, drives it. So a
-//! call goes out and comes back within its own task, and what nobody awaits any more is closed by being dropped.
+//! One HTTP/1.1 connection to an upstream (RFC 9112). It has no task of its own: whoever awaits a response, or reads its
+//! body, drives it. So a call goes out and comes back within its own task, and what nobody awaits any more is closed by
+//! being dropped.
 
+use super::framing::{Framing, Part};
+use super::head::{self, Head};
 use super::host_of;
-use super::pool::Pool;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::uri::Authority;
 use http::{HeaderValue, Request, Response, Uri};
-use http_body::{Body as HttpBody, Frame, SizeHint};
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper::rt::{Read, Write};
-use std::future::{Future, poll_fn};
-use std::hash::{BuildHasher, RandomState};
-use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
+use tokio_util::io::poll_read_buf;
 
 /// What a connection runs over.
-pub(super) trait Socket: Read + Write + Unpin + Send {}
+pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
 
-impl<T: Read + Write + Unpin + Send> Socket for T {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Socket for T {}
 
-type Wire = http1::Connection<Box<dyn Socket>, Full<Bytes>>;
+/// Room for one read, at least and at most.
+const READ: usize = 8 << 10;
+const LARGE_READ: usize = 128 << 10;
 
 pub(super) struct Connection {
-    sender: http1::SendRequest<Full<Bytes>>,
-    /// `None` once it has ended.
-    wire: Option<Wire>,
+    socket: Box<dyn Socket>,
+    /// What was read and is not yet taken.
+    input: BytesMut,
+    output: Output,
+    /// Of the response that is under way.
+    framing: Framing,
+    /// Whether it may serve another request after this one.
+    lasts: bool,
     /// Any URI of its server.
     to: Uri,
     pub(super) host: HeaderValue,
     /// Whether a proxy of plain HTTP is at its other end, which must be told the whole URI.
     pub(super) proxied: bool,
-    pub(super) opened: Instant,
-    /// Up to a tenth, by lot.
-    pub(super) lot: f32,
+    /// It takes no new request after this.
+    pub(super) until: Instant,
+}
+
+/// A request on its way out.
+#[derive(Default)]
+struct Output {
+    head: BytesMut,
+    body: Bytes,
+    /// Bytes of both that are gone.
+    sent: usize,
+    flushed: bool,
 }
 
 /// A request that got no response.
 pub(super) struct Failed {
-    pub(super) error: hyper::Error,
+    pub(super) error: io::Error,
     /// The request, where nothing of it was sent.
-    pub(super) unsent: Option<Request<Full<Bytes>>>,
+    pub(super) unsent: Option<Request<Bytes>>,
 }
 
 impl Connection {
-    pub(super) async fn begin(
-        socket: Box<dyn Socket>,
-        to: Uri,
-        proxied: bool,
-    ) -> Result<Box<Connection>, hyper::Error> {
-        let (sender, wire) = http1::handshake(socket).await?;
-        let host = host_of(&to);
-        let lot = (RandomState::new().hash_one(host.as_bytes()) % 1000) as f32 / 10_000.0;
-        let opened = Instant::now();
-        Ok(Box::new(Connection { sender, wire: Some(wire), to, host, proxied, opened, lot }))
+    pub(super) fn new(socket: Box<dyn Socket>, to: Uri, proxied: bool, until: Instant) -> Box<Connection> {
+        Box::new(Connection {
+            socket,
+            input: BytesMut::new(),
+            output: Output::default(),
+            framing: Framing::Nothing,
+            lasts: true,
+            host: host_of(&to),
+            to,
+            proxied,
+            until,
+        })
     }
 
     /// Whether it goes to the server that `uri` names.
@@ -65,89 +81,125 @@ impl Connection {
         self.to.scheme() == uri.scheme() && ours == uri.authority().map(Authority::as_str)
     }
 
-    /// Whether it waits for a request.
+    /// Whether it may serve the next request: this one is sent and its response read, to the byte.
     pub(super) fn is_ready(&self) -> bool {
-        self.wire.is_some() && self.sender.is_ready()
-    }
-
-    /// Reads and writes what there is to read and write.
-    fn drive(&mut self, context: &mut Context<'_>) {
-        if let Some(wire) = &mut self.wire
-            && Pin::new(wire).poll(context).is_ready()
-        {
-            self.wire = None;
-        }
+        self.lasts && self.output.flushed && self.framing.is_over() && self.input.is_empty()
     }
 
     /// Sends a request and awaits the head of its response.
-    pub(super) async fn exchange(
-        mut self: Box<Self>,
-        request: Request<Full<Bytes>>,
-    ) -> Result<(Response<Incoming>, Box<Connection>), Failed> {
-        // The response comes by what is driven here: it needs no waker of its own, and no part of the task's budget, for
-        // whose sake alone it would wait.
-        let response = tokio::task::unconstrained(self.sender.try_send_request(request));
-        let mut response = pin!(response);
-        let answered = poll_fn(|context| {
-            self.drive(context);
-            response.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-        });
-        match answered.await {
-            Ok(response) => Ok((response, self)),
-            Err(mut failed) => Err(Failed { unsent: failed.take_message(), error: failed.into_error() }),
+    pub(super) async fn exchange(&mut self, request: Request<Bytes>) -> Result<Response<()>, Failed> {
+        if let Err(error) = poll_fn(|context| Poll::Ready(self.still_open(context))).await {
+            return Err(Failed { error, unsent: Some(request) });
         }
+        self.output.begin(&request);
+        match poll_fn(|context| self.poll_head(context)).await {
+            Ok(Head { response, framing, lasts }) => {
+                self.framing =
+                    if *request.method() == http::Method::HEAD { Framing::Nothing } else { framing };
+                self.lasts = lasts;
+                Ok(response)
+            }
+            Err(error) => Err(Failed { error, unsent: (self.output.sent == 0).then_some(request) }),
+        }
+    }
+
+    /// A server that closes an idle connection, or says anything on it, takes no more requests there.
+    fn still_open(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        match self.poll_read(context) {
+            Poll::Pending => Ok(()),
+            Poll::Ready(Ok(())) => Err(io::ErrorKind::InvalidData.into()),
+            Poll::Ready(Err(error)) => Err(error),
+        }
+    }
+
+    fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Head>> {
+        let sending = self.output.poll_send(&mut self.socket, context);
+        loop {
+            if let Some(head) = head::read(&mut self.input)? {
+                return Poll::Ready(Ok(head));
+            }
+            match self.poll_read(context) {
+                Poll::Ready(Ok(())) => {}
+                // Why it could not be sent says more than that nothing came back.
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(refused(sending).unwrap_or(error))),
+                Poll::Pending => {
+                    return refused(sending).map_or(Poll::Pending, |error| Poll::Ready(Err(error)));
+                }
+            }
+        }
+    }
+
+    /// The next part of the response's body; `None` at its end.
+    pub(super) fn poll_body(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        if !self.output.flushed {
+            // A server may answer before it has read all; what it never reads ends with the connection.
+            let _ = self.output.poll_send(&mut self.socket, context);
+        }
+        loop {
+            match self.framing.take(&mut self.input)? {
+                Part::Data(data) => return Poll::Ready(Ok(Some(data))),
+                Part::End => return Poll::Ready(Ok(None)),
+                Part::More => match ready!(self.poll_read(context)) {
+                    Ok(()) => {}
+                    Err(error)
+                        if error.kind() == io::ErrorKind::UnexpectedEof && self.framing.ends_by_close() =>
+                    {
+                        self.framing = Framing::Nothing;
+                    }
+                    Err(error) => return Poll::Ready(Err(error)),
+                },
+            }
+        }
+    }
+
+    pub(super) fn framing(&self) -> &Framing {
+        &self.framing
+    }
+
+    /// Reads something. Errors: `UnexpectedEof` where the server has closed.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.input.reserve(self.framing.expected().clamp(READ, LARGE_READ));
+        let read = ready!(poll_read_buf(Pin::new(&mut self.socket), context, &mut self.input))?;
+        Poll::Ready(if read == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) })
     }
 }
 
-/// The body of a response. Read to its end it gives the connection back to the pool.
-pub struct Body {
-    incoming: Incoming,
-    /// Until the end of the body.
-    held: Option<(Box<Connection>, Arc<Pool>)>,
-}
-
-impl Body {
-    pub(super) fn new(incoming: Incoming, connection: Box<Connection>, pool: &Arc<Pool>) -> Body {
-        let mut body = Body { incoming, held: Some((connection, pool.clone())) };
-        if body.incoming.is_end_stream() {
-            body.give_back();
-        }
-        body
-    }
-
-    fn give_back(&mut self) {
-        if let Some((connection, pool)) = self.held.take() {
-            pool.give(connection);
-        }
+fn refused(sending: Poll<io::Result<()>>) -> Option<io::Error> {
+    match sending {
+        Poll::Ready(Err(error)) => Some(error),
+        _ => None,
     }
 }
 
-impl HttpBody for Body {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        if let Some((connection, _)) = &mut self.held {
-            connection.drive(context);
-        }
-        // As with the head: it comes by what was just driven.
-        let frame = ready!(Pin::new(&mut self.incoming).poll_frame(&mut Context::from_waker(Waker::noop())));
-        match &frame {
-            Some(Ok(_)) if !self.incoming.is_end_stream() => {}
-            Some(Ok(_)) | None => self.give_back(),
-            Some(Err(_)) => self.held = None,
-        }
-        Poll::Ready(frame)
+impl Output {
+    fn begin(&mut self, request: &Request<Bytes>) {
+        self.head.clear();
+        head::write(request, &mut self.head);
+        self.body = request.body().clone();
+        (self.sent, self.flushed) = (0, false);
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+    fn poll_send(&mut self, socket: &mut Box<dyn Socket>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.sent < self.head.len() + self.body.len() {
+            let head = self.head.get(self.sent..).unwrap_or_default();
+            let body = &self.body[self.sent.saturating_sub(self.head.len())..];
+            let written = match head.is_empty() {
+                true => Pin::new(&mut *socket).poll_write(context, body),
+                false => {
+                    let both = [IoSlice::new(head), IoSlice::new(body)];
+                    Pin::new(&mut *socket).poll_write_vectored(context, &both)
+                }
+            };
+            match ready!(written)? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.sent += written,
+            }
+        }
+        if !self.flushed {
+            ready!(Pin::new(socket).poll_flush(context))?;
+            self.flushed = true;
+            self.body = Bytes::new();
+        }
+        Poll::Ready(Ok(()))
     }
 }

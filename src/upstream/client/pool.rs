@@ -2,6 +2,7 @@
 
 use super::connection::Connection;
 use http::Uri;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -44,6 +45,12 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Until when a connection that is opened now serves.
+    pub(super) fn end_of_life(&self) -> Instant {
+        let lot = RandomState::new().hash_one(()) % 1000;
+        Instant::now() + self.life.mul_f32(1.0 - lot as f32 / 10_000.0)
+    }
+
     /// A connection to the server that `uri` names. It may have ended since it was last driven.
     pub(super) fn take(&self, uri: &Uri) -> Option<Box<Connection>> {
         let waiting = &mut self.idle().waiting;
@@ -56,7 +63,7 @@ impl Pool {
     /// Takes back a connection whose response was read. One that has more to do than wait, or is old, is closed.
     pub(super) fn give(self: &Arc<Self>, connection: Box<Connection>) {
         let now = Instant::now();
-        if !connection.is_ready() || now - connection.opened > self.life.mul_f32(1.0 - connection.lot) {
+        if !connection.is_ready() || now > connection.until {
             return;
         }
         let mut idle = self.idle();

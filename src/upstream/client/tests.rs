@@ -48,7 +48,7 @@ impl Server {
     }
 
     async fn ask(&self, client: &HttpClient) -> Result<Response<Body>, ClientError> {
-        client.request(Request::get(&self.url).body(Full::default()).unwrap()).await
+        client.request(Request::get(&self.url).body(Bytes::new()).unwrap()).await
     }
 
     async fn answer(&self, client: &HttpClient) -> Bytes {
@@ -106,7 +106,7 @@ async fn a_server_that_is_not_there_is_told_apart() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", taken.local_addr().unwrap());
     drop(taken);
-    let asked = client().request(Request::get(url).body(Full::default()).unwrap()).await;
+    let asked = client().request(Request::get(url).body(Bytes::new()).unwrap()).await;
     assert!(matches!(asked, Err(ClientError::Connect(ConnectError::Refused))));
 }
 

@@ -14,7 +14,6 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::Full;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,7 +85,7 @@ impl Exchange {
             }
         }
         let text = envelope::write_request(&request.id, &request.method, &request.params);
-        *post.body_mut() = Full::new(text);
+        *post.body_mut() = text;
         let mut giveup = GiveUp::watch(&self, &route, &request);
         let came = within(deadline, self.come(post, &route, &request)).await;
         // What came in time is at its end, but for a stream.
@@ -106,7 +105,7 @@ impl Exchange {
     /// What comes back for a request: all of it, or the stream that it comes by.
     async fn come(
         &self,
-        post: Request<Full<Bytes>>,
+        post: Request<Bytes>,
         route: &Route,
         request: &Outgoing,
     ) -> Result<(Came, Option<UpstreamSessionId>), TransportError> {
@@ -166,7 +165,7 @@ impl Exchange {
 
     pub(super) async fn send(self: Arc<Self>, route: Route, message: Bytes) -> Result<(), TransportError> {
         let mut post = self.request_to(Method::POST, &self.post, &route)?;
-        *post.body_mut() = Full::new(message);
+        *post.body_mut() = message;
         self.small(&route, post).await
     }
 
@@ -183,7 +182,7 @@ impl Exchange {
     }
 
     /// Sends what is answered by a status alone.
-    async fn small(&self, route: &Route, request: Request<Full<Bytes>>) -> Result<(), TransportError> {
+    async fn small(&self, route: &Route, request: Request<Bytes>) -> Result<(), TransportError> {
         within(Instant::now() + SEND_WITHIN, async {
             let response = self.send_out(request).await?;
             if !response.status().is_success() {
@@ -239,8 +238,8 @@ impl Exchange {
         method: Method,
         base: &HeaderMap,
         route: &Route,
-    ) -> Result<Request<Full<Bytes>>, TransportError> {
-        let mut request = Request::new(Full::default());
+    ) -> Result<Request<Bytes>, TransportError> {
+        let mut request = Request::new(Bytes::new());
         *request.method_mut() = method;
         *request.uri_mut() = self.url.clone();
         let map = request.headers_mut();
@@ -260,10 +259,7 @@ impl Exchange {
         Ok(request)
     }
 
-    async fn send_out(
-        &self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<client::Body>, TransportError> {
+    async fn send_out(&self, request: Request<Bytes>) -> Result<Response<client::Body>, TransportError> {
         let response = self.client.request(request).await?;
         if let Some(jar) = &self.jar {
             jar.take(response.headers());

@@ -1,0 +1,67 @@
+//! The body of a response, read from its connection as it is asked for.
+
+use super::connection::Connection;
+use super::framing::Framing;
+use super::pool::Pool;
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// The body of a response. Read to its end it gives the connection back to the pool; dropped before, it closes it.
+pub struct Body {
+    /// Until the end of the body.
+    held: Option<(Box<Connection>, Arc<Pool>)>,
+}
+
+impl Body {
+    pub(super) fn new(connection: Box<Connection>, pool: &Arc<Pool>) -> Body {
+        let mut body = Body { held: Some((connection, pool.clone())) };
+        body.end_if_over();
+        body
+    }
+
+    fn end_if_over(&mut self) {
+        if let Some((connection, pool)) = self.held.take_if(|(connection, _)| connection.framing().is_over())
+        {
+            pool.give(connection);
+        }
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let Some((connection, _)) = &mut self.held else { return Poll::Ready(None) };
+        let part = ready!(connection.poll_body(context));
+        match part {
+            Ok(data) => {
+                self.end_if_over();
+                Poll::Ready(data.map(|data| Ok(Frame::data(data))))
+            }
+            Err(error) => {
+                self.held = None;
+                Poll::Ready(Some(Err(error)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.held.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.held.as_ref().map(|(connection, _)| connection.framing()) {
+            None => SizeHint::with_exact(0),
+            Some(Framing::Sized(left)) => SizeHint::with_exact(*left),
+            Some(_) => SizeHint::default(),
+        }
+    }
+}
