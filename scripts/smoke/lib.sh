@@ -127,7 +127,7 @@ ask() {
   BODY=$(cat "$WORK/body")
   case $TYPE in text/event-stream*) BODY=$(sed -n 's/^data: *//p' "$WORK/body") ;; esac
   ANSWERS=$((ANSWERS + 1))
-  told="$verb gave $STATUS${REPLICA:+ from $REPLICA}: $(printf '%s' "$BODY" | head -c 200)"
+  told="$verb gave $STATUS${REPLICA:+ from $REPLICA}: ${BODY:0:200}"
   case $STATUS in 404 | 5* | 000*) BAD=${BAD:-$told} ;; esac
   case $BODY in *-32016*) BAD=${BAD:-$told} ;; esac
 }
@@ -147,7 +147,7 @@ rpc() {
   WRONG=
   case $BODY in *'"result"'*) ;; *) WRONG=yes ;; esac
   [ "$STATUS" = 200 ] || WRONG=yes
-  [ -z "$WRONG" ] || WRONG="$1 gave $STATUS${REPLICA:+ from $REPLICA}: $(printf '%s' "$BODY" | head -c 300)"
+  [ -z "$WRONG" ] || WRONG="$1 gave $STATUS${REPLICA:+ from $REPLICA}: ${BODY:0:300}"
 }
 
 # begin: a session, left in SESSION; the pod that made it in MAKER. What went wrong is in WRONG.
@@ -263,7 +263,7 @@ delete_pod() {
     else
       api DELETE "/$1" -o /dev/null
     fi
-    while every_pod | grep -q "^$1 "; do
+    while [[ $'\n'$(every_pod) == *$'\n'"$1 "* ]]; do
       [ "$SECONDS" -lt "$until" ] || { echo "pod $1 is still there after 600 s" >&2; return 1; }
       sleep 1
     done
