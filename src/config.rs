@@ -26,6 +26,7 @@ mod tree;
 mod units;
 mod upstream;
 mod validate;
+mod watch;
 
 pub use load::{Flag, Loaded, Sources, Values, load};
 pub use ordered::Ordered;
@@ -36,6 +37,7 @@ pub use secret::{Secret, SecretError};
 pub use show::{ShowError, to_json, to_yaml};
 pub use units::{parse_duration, parse_size, show_duration, show_size};
 pub use upstream::{Era, Globs, Health, Transport, Upstream};
+pub use watch::Watch;
 
 /// The name of the profile that is served at `/mcp`.
 pub const DEFAULT_PROFILE: &str = "default";

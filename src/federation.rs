@@ -13,6 +13,7 @@ mod naming;
 mod parts;
 mod silence;
 mod splice;
+mod switch;
 mod template;
 mod uris;
 
@@ -20,6 +21,7 @@ mod uris;
 mod tests;
 
 pub use composite::Composite;
+pub use switch::{Switch, Touched};
 
 use crate::config::Globs;
 use crate::mcp::Backend;

@@ -1,11 +1,14 @@
 //! Puts the rooms together: from the configuration to a gateway that serves, and to its end.
 
 mod internal;
+mod links;
 mod outbound;
+mod reload;
 mod rules;
 mod upstreams;
 
-pub use upstreams::{Links, link};
+pub use links::Links;
+pub use upstreams::link;
 
 use crate::config::Config;
 use crate::edge::Gate;
@@ -49,9 +52,10 @@ pub enum StartError {
 
 /// A gateway that listens. Dropping it ends nothing: its tasks run until the lifecycle says so.
 pub struct House {
-    pub gate: Arc<Gate>,
+    /// The gate of the configuration that is in effect.
+    gates: Arc<ArcSwap<Gate>>,
     pub lifecycle: Lifecycle,
-    links: Links,
+    links: Arc<Links>,
     plan: Plan,
     public: TcpListener,
     admin: TcpListener,
@@ -69,7 +73,8 @@ impl House {
         let address = internal.as_ref().map(|(_, address)| address.as_str());
         let (gate, links) = gate_among(config, demo, &lifecycle, store(config).await?, address)?;
         let internal = internal.map(|(listener, _)| listener);
-        Ok(House { gate: Arc::new(gate), lifecycle, links, plan: plan(config), public, admin, internal })
+        let (gates, links) = (Arc::new(ArcSwap::from_pointee(gate)), Arc::new(links));
+        Ok(House { gates, lifecycle, links, plan: plan(config), public, admin, internal })
     }
 
     /// Where clients reach it.
@@ -83,7 +88,8 @@ impl House {
 
     /// Serves until the lifecycle ends it.
     pub async fn serve(self) {
-        let House { gate, lifecycle, links, plan, public, admin, internal } = self;
+        let House { gates, lifecycle, links, plan, public, admin, internal } = self;
+        let gate = gates.load_full();
         let bounds =
             Bounds { head: gate.rules.header_bytes, head_time: gate.rules.header_read, connections: PROBERS };
         let probes = lifecycle.clone();
@@ -103,7 +109,7 @@ impl House {
         let over = lifecycle.over.clone();
         let public = async {
             let tasks = gate.tasks.clone();
-            listener::public(public, gate, lifecycle.clone()).await;
+            listener::public(public, gates, lifecycle.clone()).await;
             // Calls whose client went away finish too, within the same budget.
             tasks.close();
             tokio::select! {
@@ -192,9 +198,10 @@ fn gate_among(
             tasks: sessions.tasks().clone(),
         })
     });
-    let (routes, links) = upstreams::routes(config, demo, relay)?;
+    let (routes, links) = (Arc::new(ArcSwap::default()), Links::new(demo, relay));
+    links.serve(config, &routes)?;
     let gate = Gate {
-        routes: ArcSwap::from_pointee(routes),
+        routes,
         callers: Callers::default(),
         places: Arc::new(Semaphore::new(rules.calls)),
         rules,

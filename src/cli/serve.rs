@@ -1,10 +1,12 @@
 //! `plasm-mcp serve`: the gateway over HTTP.
 
 use super::settings::Settings;
-use crate::config::{Config, LogFormat, Values};
+use crate::config::{Config, LogFormat, Values, Watch};
 use crate::house::{House, plan_at_signal};
 use crate::telemetry::logs;
 use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::task::AbortOnDropHandle;
 
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Args {
@@ -50,11 +52,36 @@ pub async fn run(args: Args) -> ExitCode {
             return super::FAILURE.into();
         }
     };
+    let reloading = match reloading(&house, &args.settings, &config) {
+        Ok(reloading) => reloading,
+        Err(error) => {
+            eprintln!("plasm-mcp: signals cannot be heard: {error}");
+            return super::FAILURE.into();
+        }
+    };
     announce(&house, &config);
     house.serve().await;
     signals.abort();
+    drop(reloading);
     tracing::info!("ended");
     super::SUCCESS.into()
+}
+
+/// Reads the files of the configuration again when they change, and at SIGHUP; without any, that signal ends the process as
+/// it does others, for a terminal that closes means that.
+fn reloading(
+    house: &House,
+    settings: &Settings,
+    config: &Config,
+) -> std::io::Result<Option<AbortOnDropHandle<()>>> {
+    let files = settings.files();
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let (hangups, settings) = (signal(SignalKind::hangup())?, settings.clone());
+    let load = move || settings.load(Values::Needed);
+    let follow = house.reload(config).follow(Watch::new(files), hangups, load);
+    Ok(Some(AbortOnDropHandle::new(tokio::spawn(follow))))
 }
 
 /// Says where the gateway answers: on stdout to a person, and in the log to whoever reads that alone.

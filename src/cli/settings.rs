@@ -49,6 +49,11 @@ impl Settings {
         config::load(&self.sources(environment), values)
     }
 
+    /// The files that the configuration is read from.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.config.iter().chain(&self.mcp_json).cloned().collect()
+    }
+
     fn sources(&self, environment: Vec<(String, String)>) -> Sources {
         let texts = [
             ("--listen", &["listen"] as &'static [&'static str], &self.listen),

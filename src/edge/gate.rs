@@ -12,6 +12,7 @@ use http::HeaderValue;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// A profile as it is served: its name and what answers for it.
 pub struct Mount {
@@ -59,8 +60,10 @@ pub struct Rules {
     pub forward: Vec<http::HeaderName>,
 }
 
+/// One configuration's view: with another, new requests get another gate over the same rooms.
 pub struct Gate {
-    pub routes: ArcSwap<Routes>,
+    /// Shared by the gates of one pod.
+    pub routes: Arc<ArcSwap<Routes>>,
     pub rules: Rules,
     pub store: Arc<dyn Store>,
     pub sessions: Sessions,
@@ -72,7 +75,7 @@ pub struct Gate {
     /// The modern callers seen of late.
     pub callers: Callers,
     /// A place for each call in flight in this pod.
-    pub places: Arc<tokio::sync::Semaphore>,
+    pub places: Arc<Semaphore>,
     /// What runs on without a socket: calls of sessions whose client went away, standing calls, ends upstream.
     pub tasks: tokio_util::task::TaskTracker,
     /// When streams move to other pods, and answers ask to close their connection.
@@ -80,6 +83,28 @@ pub struct Gate {
 }
 
 impl Gate {
+    /// The gate of a changed configuration.
+    pub fn ruled(&self, rules: Rules) -> Gate {
+        let places = match rules.calls == self.rules.calls {
+            true => self.places.clone(),
+            false => Arc::new(Semaphore::new(rules.calls)),
+        };
+        Gate {
+            routes: self.routes.clone(),
+            rules,
+            store: self.store.clone(),
+            sessions: self.sessions.clone(),
+            keyring: self.keyring.clone(),
+            replica: self.replica.clone(),
+            anonymous: self.anonymous.clone(),
+            // What headers bring may differ now.
+            callers: Callers::default(),
+            places,
+            tasks: self.tasks.clone(),
+            lifecycle: self.lifecycle.clone(),
+        }
+    }
+
     pub fn mount(&self, profile: &str) -> Option<Arc<Mount>> {
         self.routes.load().mounts.get(profile).cloned()
     }

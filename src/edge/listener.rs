@@ -4,6 +4,7 @@ use super::gate::Gate;
 use super::hush::{Hush, Hushed};
 use super::patience::Patient;
 use crate::lifecycle::Lifecycle;
+use arc_swap::ArcSwap;
 use axum::body::Body;
 use futures_util::FutureExt;
 use http::{Request, Response};
@@ -64,8 +65,9 @@ impl Ends {
     }
 }
 
-/// Serves the public listener to its end, as the lifecycle says.
-pub async fn public(listener: TcpListener, gate: Arc<Gate>, lifecycle: Lifecycle) {
+/// Serves the public listener to its end, as the lifecycle says; each request by the gate that there is when it comes.
+pub async fn public(listener: TcpListener, gates: Arc<ArcSwap<Gate>>, lifecycle: Lifecycle) {
+    let gate = gates.load_full();
     let bounds = Bounds {
         head: gate.rules.header_bytes,
         head_time: gate.rules.header_read,
@@ -78,7 +80,7 @@ pub async fn public(listener: TcpListener, gate: Arc<Gate>, lifecycle: Lifecycle
     };
     let answer = move |request: Request<Body>, _| {
         lifecycle.heard();
-        super::http::serve(gate.clone(), request)
+        super::http::serve(gates.load_full(), request)
     };
     serve(listener, bounds, answer, ends).await;
 }

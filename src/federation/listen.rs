@@ -8,7 +8,7 @@ use super::composite::{Inner, check_resume};
 use super::splice;
 use crate::mcp::{Call, Event, Note, Outcome, Reason, Reply};
 use crate::wire::{Era, Method, Raw};
-use filter::Filter;
+pub(super) use filter::Filter;
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, SelectAll, unfold};
 use leg::{Heard, Leg};

@@ -3,6 +3,7 @@
 mod changes;
 mod lists;
 mod routes;
+mod switch;
 
 use super::{Composite, Member, Profile};
 use crate::config::Globs;

@@ -1,11 +1,8 @@
-//! Upstreams and profiles, from the configuration: a link for each upstream, a composite of links for each profile.
+//! One upstream's link, from the configuration.
 
 use super::{StartError, outbound};
-use crate::config::{self, Config, Era, Globs, Transport};
-use crate::demo::Demo;
-use crate::edge::{Mount, Routes};
-use crate::federation::{Composite, Member, Profile};
-use crate::mcp::{Backend, UpstreamId};
+use crate::config::{self, Config, Era, Transport};
+use crate::mcp::UpstreamId;
 use crate::relay::Relay;
 use crate::upstream::channel::MessageLimits;
 use crate::upstream::child::ChildSpec;
@@ -15,102 +12,55 @@ use crate::upstream::link::{Link, LinkConfig, Reach};
 use crate::upstream::pool::{Pool, PoolLimits, Start};
 use crate::upstream::sse_client::SseSpec;
 use crate::wire;
-use futures_util::future::join_all;
 use http::header::PROXY_AUTHORIZATION;
 use http::{HeaderName, HeaderValue, Uri};
 use secrecy::ExposeSecret;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::timeout;
 
-/// How long the ends of all upstreams may take: a child has 3 s after its input's end and 3 s after SIGTERM.
-const FAREWELL: Duration = Duration::from_secs(8);
-/// The longest that one upstream may hold up the lists of the others.
-const LIST_LIMIT: Duration = Duration::from_secs(10);
-
-/// The links to all upstreams, held to be ended in order.
-pub struct Links {
-    all: Vec<Arc<Link>>,
-    relay: Option<Arc<Relay>>,
+/// What a link is made of. Files and variables count by what they hold, so that a rotated secret makes another link.
+#[derive(PartialEq)]
+pub(super) struct Recipe {
+    upstream: config::Upstream,
+    outbound: config::Outbound,
+    limits: (usize, u32),
+    headers: Vec<(HeaderName, HeaderValue)>,
+    files: Vec<Option<Vec<u8>>>,
 }
 
-impl Links {
-    /// How this pod and others reach one another's channels, where they do.
-    pub fn relay(&self) -> Option<Arc<Relay>> {
-        self.relay.clone()
-    }
-
-    /// Ends what the links hold open: standing calls, shared sessions, children. Waits for it, for a bounded time.
-    pub async fn hang_up(self) {
-        let all = join_all(self.all.iter().map(|link| link.hang_up()));
-        if timeout(FAREWELL, all).await.is_err() {
-            tracing::warn!("some upstreams were not ended in time");
-        }
-    }
-}
-
-/// What answers at each path, and the links behind it.
-pub fn routes(config: &Config, demo: bool, relay: Option<Arc<Relay>>) -> Result<(Routes, Links), StartError> {
-    let mut all = Vec::new();
-    let mut links: BTreeMap<&str, Arc<dyn Backend>> = BTreeMap::new();
-    for (name, upstream) in config.enabled_upstreams() {
-        let id = UpstreamId::new(name).ok_or_else(|| setting(name, "", "is not an upstream id"))?;
-        let link = linked(id, upstream, config, relay.as_ref())?;
-        all.push(link.clone());
-        links.insert(name, link);
-    }
-    let mut routes = Routes::default();
-    for (name, profile, upstreams) in config.served_profiles() {
-        let default = name == config::DEFAULT_PROFILE;
-        let mut members: Vec<Member> = upstreams
-            .iter()
-            .filter_map(|id| Some(member(id, links.get(id)?.clone(), config, &profile)))
-            .collect();
-        if demo && default {
-            members.push(Member {
-                backend: Arc::new(Demo::default()),
-                rename: BTreeMap::new(),
-                tools: Globs::default(),
-                uri_prefixes: Vec::new(),
-                limit: LIST_LIMIT,
-            });
-        }
-        let backend = Arc::new(Composite::new(Profile {
-            name: name.into(),
-            members,
-            tools: profile.tools.clone(),
-            instructions: profile.instructions.clone(),
-        }));
-        let path: Arc<str> = if default { "".into() } else { name.into() };
-        routes.mounts.insert(path.clone(), Arc::new(Mount { name: path, backend }));
-    }
-    Ok((routes, Links { all, relay }))
-}
-
-fn member(id: &str, backend: Arc<dyn Backend>, config: &Config, profile: &config::Profile) -> Member {
-    let upstream = config.enabled_upstreams().find(|(name, _)| *name == id).map(|(_, upstream)| upstream);
-    let own = upstream.into_iter().flat_map(|u| u.rename.iter());
-    let here =
-        profile.rename.iter().filter(|(upstream, _)| *upstream == id).flat_map(|(_, names)| names.iter());
-    Member {
-        backend,
-        // The profile's names go before the upstream's.
-        rename: own.chain(here).map(|(tool, shown)| (tool.to_owned(), shown.to_owned())).collect(),
-        tools: upstream.map(|u| u.tools.clone()).unwrap_or_default(),
-        uri_prefixes: upstream.map(|u| u.uri_prefixes.clone()).unwrap_or_default(),
-        limit: LIST_LIMIT,
+impl Recipe {
+    pub(super) fn of(
+        id: &UpstreamId,
+        upstream: &config::Upstream,
+        config: &Config,
+    ) -> Result<Recipe, StartError> {
+        let tls = [&upstream.tls, &config.outbound.tls];
+        let files = tls.into_iter().flat_map(|tls| [&tls.ca, &tls.cert, &tls.key]).flatten();
+        // What profiles make of it makes no other link.
+        let blank = config::Upstream::default();
+        let upstream_alone = config::Upstream {
+            tools: blank.tools,
+            rename: blank.rename,
+            uri_prefixes: blank.uri_prefixes,
+            ..upstream.clone()
+        };
+        Ok(Recipe {
+            headers: headers(id, upstream)?,
+            upstream: upstream_alone,
+            outbound: config.outbound.clone(),
+            limits: (config.limits.upstream_message_bytes, config.limits.json_depth),
+            files: files.map(|file| std::fs::read(file).ok()).collect(),
+        })
     }
 }
 
-fn setting(id: &str, key: &str, why: impl Into<String>) -> StartError {
+pub(super) fn setting(id: &str, key: &str, why: impl Into<String>) -> StartError {
     let dot = if key.is_empty() { "" } else { "." };
     StartError::Setting { key: format!("upstreams.{id}{dot}{key}"), why: why.into() }
 }
 
 /// A link to an upstream as configured, whose channels are shared with other pods where there are others and the
 /// upstream keeps state.
-fn linked(
+pub(super) fn linked(
     id: UpstreamId,
     upstream: &config::Upstream,
     config: &Config,

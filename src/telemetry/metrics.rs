@@ -19,6 +19,8 @@ pub struct Metrics {
     pub relayed: IntCounterVec,
     /// Lists served without a part, by the upstream whose part it was.
     pub list_parts_missing: IntCounterVec,
+    /// Readings of a changed configuration, by what came of them.
+    pub config_reloads: IntCounterVec,
     /// Requests refused before they became calls, by HTTP status.
     pub refused: IntCounterVec,
     /// Requests that deviate from the specification and were served by a switch of the configuration.
@@ -49,6 +51,11 @@ impl Metrics {
             calls: counters("plasm_calls_total", "Calls answered.", &["era", "method", "outcome"]),
             streams: gauges("plasm_streams", "Open streams.", &["kind"]),
             sessions: counters("plasm_sessions_total", "Legacy sessions, by event.", &["event"]),
+            config_reloads: counters(
+                "plasm_config_reloads_total",
+                "Readings of a changed configuration.",
+                &["outcome"],
+            ),
             upstream_up: gauges("plasm_upstream_up", "Whether an upstream answers.", &["upstream"]),
             upstream_requests: counters(
                 "plasm_upstream_requests_total",

@@ -161,6 +161,22 @@ impl Gateway {
         assert!(asked.expect("there is a kill").success());
     }
 
+    /// Puts another configuration in the place of its file, as an editor does.
+    pub fn reconfigure(&self, config: &Value) {
+        let file = ["plasm.yaml", "mcp.json"].map(|name| self.folder.path().join(name));
+        let file = file.iter().find(|file| file.exists()).expect("it was started with a file");
+        let beside = self.folder.path().join("new");
+        std::fs::write(&beside, config.to_string()).expect("the folder takes a file");
+        std::fs::rename(&beside, file).expect("the file is replaced");
+    }
+
+    /// Asks it to read its configuration again.
+    pub fn hang_up(&self) {
+        let [pod] = self.pids()[..] else { panic!("this test is about one pod") };
+        let asked = Command::new("kill").args(["-HUP", &pod.to_string()]).status();
+        assert!(asked.expect("there is a kill").success());
+    }
+
     /// Waits for its end.
     pub async fn ended(&mut self) -> std::process::ExitStatus {
         loop {

@@ -15,6 +15,7 @@ mod must_show;
 mod outbound;
 mod owners;
 mod pods;
+mod reload;
 mod serve_command;
 mod stdio_edge;
 mod store;

@@ -6,17 +6,17 @@ use crate::wire::{Span, json};
 use std::collections::BTreeSet;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Filter {
-    pub(super) tools: bool,
-    pub(super) prompts: bool,
-    pub(super) resources: bool,
+pub(in crate::federation) struct Filter {
+    pub(in crate::federation) tools: bool,
+    pub(in crate::federation) prompts: bool,
+    pub(in crate::federation) resources: bool,
     /// `resourceSubscriptions`, sorted: the same filter is the same bytes.
-    pub(super) uris: BTreeSet<String>,
+    pub(in crate::federation) uris: BTreeSet<String>,
 }
 
 impl Filter {
     /// Reads the filter at `span`; what has another form than the schema's counts as not asked for.
-    pub(super) fn read(text: &[u8], span: &Span) -> Filter {
+    pub(in crate::federation) fn read(text: &[u8], span: &Span) -> Filter {
         let field = |key: &str| splice::member(text, span.start, key);
         let is_true =
             |key: &str| field(key).is_some_and(|v| &text[v.start as usize..v.end as usize] == b"true");
@@ -31,17 +31,17 @@ impl Filter {
     }
 
     /// The filter of an `acknowledged` note.
-    pub(super) fn of_note(note: &Note) -> Filter {
+    pub(in crate::federation) fn of_note(note: &Note) -> Filter {
         let text = note.params.to_bytes();
         let span = splice::member(&text, 0, "notifications");
         span.map(|span| Filter::read(&text, &span)).unwrap_or_default()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::federation) fn is_empty(&self) -> bool {
         *self == Filter::default()
     }
 
-    pub(super) fn to_json(&self) -> String {
+    pub(in crate::federation) fn to_json(&self) -> String {
         let flags = [
             (self.tools, "toolsListChanged"),
             (self.prompts, "promptsListChanged"),

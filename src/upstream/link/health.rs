@@ -82,6 +82,8 @@ pub(super) struct Health {
     /// How many outages are over.
     returns: watch::Sender<u64>,
     room: Arc<Semaphore>,
+    /// How many calls there is room for.
+    places: u32,
     queue_wait: Duration,
     patience: Patience,
 }
@@ -97,6 +99,7 @@ impl Health {
             up: AtomicBool::new(true),
             returns: watch::Sender::new(0),
             room: Arc::new(Semaphore::new(config.most_calls)),
+            places: config.most_calls.try_into().unwrap_or(u32::MAX),
             queue_wait: config.queue_wait,
             patience: Patience { failures: config.failures, longest: config.longest_pause },
         }
@@ -148,6 +151,12 @@ impl Health {
     /// Changes each time that an outage is over.
     pub(super) fn returns(&self) -> watch::Receiver<u64> {
         self.returns.subscribe()
+    }
+
+    /// Resolves at a moment in which no place is taken.
+    pub(super) async fn empty(&self) {
+        // It is never closed.
+        let _ = self.room.acquire_many(self.places).await;
     }
 
     /// Waits for a place, for a bounded time: a queue that does not move is an answer too.

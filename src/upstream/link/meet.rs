@@ -31,6 +31,12 @@ impl Link {
         .boxed()
     }
 
+    /// Resolves at a moment in which no call is in flight.
+    pub fn idle(&self) -> BoxFuture<'static, ()> {
+        let link = self.inner.clone();
+        async move { link.health.empty().await }.boxed()
+    }
+
     /// Ends what this link holds open for itself: its standing calls, the session that serves all callers, the channels
     /// and the processes behind them. Resolves when that is done. The callers' own sessions go on on other pods.
     pub fn hang_up(&self) -> BoxFuture<'static, ()> {

@@ -1,0 +1,256 @@
+//! The profiles that are served and the links behind them, from one configuration to the next: what stays the same is kept
+//! with all that it holds, and what is not needed any more ends once its calls have.
+
+use super::StartError;
+use super::upstreams::{Recipe, linked, setting};
+use crate::config::{self, Config, Globs};
+use crate::demo::Demo;
+use crate::edge::{Mount, Routes};
+use crate::federation::{Composite, Member, Profile, Switch, Touched};
+use crate::mcp::UpstreamId;
+use crate::relay::Relay;
+use crate::telemetry::metrics;
+use crate::upstream::link::Link;
+use arc_swap::ArcSwap;
+use futures_util::future::{join, join_all};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How long the ends of all upstreams may take: a child has 3 s after its input's end and 3 s after SIGTERM.
+const FAREWELL: Duration = Duration::from_secs(8);
+/// The longest that one upstream may hold up the lists of the others.
+const LIST_LIMIT: Duration = Duration::from_secs(10);
+/// How often it is looked whether a link is used still.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The profiles that are served and the links behind them, from one configuration to the next.
+pub struct Links {
+    relay: Option<Arc<Relay>>,
+    demo: Option<Arc<Demo>>,
+    now: Mutex<Now>,
+    /// Links that nothing new goes to, until their last call has ended.
+    retiring: TaskTracker,
+    end: CancellationToken,
+}
+
+#[derive(Default)]
+struct Now {
+    links: BTreeMap<String, Kept>,
+    profiles: BTreeMap<String, Served>,
+    /// How many links were ever made.
+    made: u64,
+}
+
+/// A link, and what it was made of: while that stays the same, so does the link.
+#[derive(Clone)]
+struct Kept {
+    link: Arc<Link>,
+    number: u64,
+    recipe: Arc<Recipe>,
+}
+
+struct Served {
+    mount: Arc<Mount>,
+    switch: Arc<Switch>,
+    makeup: Makeup,
+}
+
+/// What clients see of a profile comes of this.
+#[derive(PartialEq)]
+struct Makeup {
+    profile: config::Profile,
+    members: Vec<Part>,
+}
+
+#[derive(PartialEq)]
+struct Part {
+    id: String,
+    /// The number of its link.
+    link: u64,
+    rename: BTreeMap<String, String>,
+    tools: Globs,
+    uri_prefixes: Vec<String>,
+}
+
+impl Makeup {
+    /// What clients may see differently than before.
+    fn touches(&self, before: &Makeup) -> Touched {
+        let others = |part: &Part| (part.id.clone(), part.link, part.uri_prefixes.clone());
+        if !self.members.iter().map(others).eq(before.members.iter().map(others)) {
+            return Touched::ALL;
+        }
+        let names = |makeup: &Makeup| (makeup.profile.tools.clone(), makeup.profile.rename.clone());
+        let tools = self.members != before.members || names(self) != names(before);
+        Touched { tools, ..Touched::default() }
+    }
+}
+
+impl Links {
+    pub fn new(demo: bool, relay: Option<Arc<Relay>>) -> Links {
+        Links {
+            relay,
+            demo: demo.then(Arc::default),
+            now: Mutex::default(),
+            retiring: TaskTracker::new(),
+            end: CancellationToken::new(),
+        }
+    }
+
+    /// How this pod and others reach one another's channels, where they do.
+    pub fn relay(&self) -> Option<Arc<Relay>> {
+        self.relay.clone()
+    }
+
+    /// Serves what this configuration says from now on. Links whose settings are the same stay, with all that they hold;
+    /// others end once their calls have. Errors: a setting that cannot be used, and then nothing has changed.
+    pub fn serve(&self, config: &Config, routes: &ArcSwap<Routes>) -> Result<(), StartError> {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let (links, made) = self.links(config, &now)?;
+        let (mut mounts, mut profiles) = (Routes::default(), BTreeMap::new());
+        for (name, profile, upstreams) in config.served_profiles() {
+            let made_of = |id: &&str| Some(part(id, links.get(*id)?.number, config, &profile));
+            let members = upstreams.iter().filter_map(made_of).collect();
+            let makeup = Makeup { profile: profile.clone(), members };
+            let default = name == config::DEFAULT_PROFILE;
+            let served = match now.profiles.remove(name) {
+                Some(same) if same.makeup == makeup => same,
+                Some(before) => {
+                    let touched = makeup.touches(&before.makeup);
+                    before.switch.turn(self.composite(name, &makeup, &links), touched);
+                    Served { makeup, ..before }
+                }
+                None => {
+                    let switch = Arc::new(Switch::new(self.composite(name, &makeup, &links)));
+                    let path: Arc<str> = if default { "".into() } else { name.into() };
+                    let mount = Arc::new(Mount { name: path, backend: switch.clone() });
+                    Served { mount, switch, makeup }
+                }
+            };
+            mounts.mounts.insert(served.mount.name.clone(), served.mount.clone());
+            profiles.insert(name.to_owned(), served);
+        }
+        routes.store(Arc::new(mounts));
+        for gone in std::mem::replace(&mut now.profiles, profiles).into_values() {
+            // Whoever still listens to it is to hear that there is nothing any more.
+            let nothing = Profile {
+                name: gone.mount.name.clone(),
+                members: Vec::new(),
+                tools: Globs::default(),
+                instructions: None,
+            };
+            gone.switch.turn(Composite::new(nothing), Touched::ALL);
+        }
+        now.made = made;
+        for (id, before) in std::mem::replace(&mut now.links, links) {
+            let stays = now.links.get(&id);
+            if stays.is_none_or(|kept| kept.number != before.number) {
+                tracing::info!(upstream = id, "an upstream's link ends once its calls have");
+                self.retire(id, before.link, stays.is_none(), config.timeouts.call);
+            }
+        }
+        Ok(())
+    }
+
+    /// A link for each upstream that is switched on: the one there is, where it would be made the same way.
+    fn links(&self, config: &Config, now: &Now) -> Result<(BTreeMap<String, Kept>, u64), StartError> {
+        let (mut links, mut made) = (BTreeMap::new(), now.made);
+        for (name, upstream) in config.enabled_upstreams() {
+            let id = UpstreamId::new(name).ok_or_else(|| setting(name, "", "is not an upstream id"))?;
+            let recipe = Recipe::of(&id, upstream, config)?;
+            let kept = match now.links.get(name) {
+                Some(kept) if *kept.recipe == recipe => kept.clone(),
+                _ => {
+                    made += 1;
+                    let link = linked(id, upstream, config, self.relay.as_ref())?;
+                    Kept { link, number: made, recipe: Arc::new(recipe) }
+                }
+            };
+            links.insert(name.to_owned(), kept);
+        }
+        Ok((links, made))
+    }
+
+    fn composite(&self, name: &str, makeup: &Makeup, links: &BTreeMap<String, Kept>) -> Composite {
+        let member = |part: &Part| {
+            Some(Member {
+                backend: links.get(&part.id)?.link.clone(),
+                rename: part.rename.clone(),
+                tools: part.tools.clone(),
+                uri_prefixes: part.uri_prefixes.clone(),
+                limit: LIST_LIMIT,
+            })
+        };
+        let mut members: Vec<Member> = makeup.members.iter().filter_map(member).collect();
+        if let Some(demo) = self.demo.as_ref().filter(|_| name == config::DEFAULT_PROFILE) {
+            members.push(Member {
+                backend: demo.clone(),
+                rename: BTreeMap::new(),
+                tools: Globs::default(),
+                uri_prefixes: Vec::new(),
+                limit: LIST_LIMIT,
+            });
+        }
+        Composite::new(Profile {
+            name: name.into(),
+            members,
+            tools: makeup.profile.tools.clone(),
+            instructions: makeup.profile.instructions.clone(),
+        })
+    }
+
+    /// Ends a link that nothing new goes to, once its calls have ended, at the latest after `patience`.
+    fn retire(&self, id: String, link: Arc<Link>, gone: bool, patience: Duration) {
+        let end = self.end.clone();
+        self.retiring.spawn(async move {
+            let unused = async {
+                // The profiles of before, the calls that are on their way through them, and streams that move.
+                while Arc::strong_count(&link) > 1 {
+                    sleep(LOOK).await;
+                }
+                // A call that came by the last of them is under way by then.
+                sleep(LOOK).await;
+                link.idle().await;
+            };
+            tokio::select! {
+                _ = timeout(patience, unused) => {}
+                () = end.cancelled() => {}
+            }
+            link.hang_up().await;
+            if gone {
+                // It never was there where nobody had asked for it.
+                let _ = metrics().upstream_up.remove_label_values(&[&id]);
+            }
+            tracing::info!(upstream = id, "an upstream's link has ended");
+        });
+    }
+
+    /// Ends what the links hold open: standing calls, shared sessions, children. Waits for it, for a bounded time.
+    pub async fn hang_up(&self) {
+        self.end.cancel();
+        self.retiring.close();
+        let links = std::mem::take(&mut self.now.lock().unwrap_or_else(PoisonError::into_inner).links);
+        let all = join_all(links.into_values().map(|kept| kept.link.hang_up()));
+        if timeout(FAREWELL, join(all, self.retiring.wait())).await.is_err() {
+            tracing::warn!("some upstreams were not ended in time");
+        }
+    }
+}
+
+fn part(id: &str, link: u64, config: &Config, profile: &config::Profile) -> Part {
+    let upstream = config.enabled_upstreams().find(|(name, _)| *name == id).map(|(_, upstream)| upstream);
+    let own = upstream.into_iter().flat_map(|u| u.rename.iter());
+    let here =
+        profile.rename.iter().filter(|(upstream, _)| *upstream == id).flat_map(|(_, names)| names.iter());
+    Part {
+        id: id.to_owned(),
+        link,
+        // The profile's names go before the upstream's.
+        rename: own.chain(here).map(|(tool, shown)| (tool.to_owned(), shown.to_owned())).collect(),
+        tools: upstream.map(|u| u.tools.clone()).unwrap_or_default(),
+        uri_prefixes: upstream.map(|u| u.uri_prefixes.clone()).unwrap_or_default(),
+    }
+}
