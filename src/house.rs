@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -36,6 +37,9 @@ const MEMORY_STORE: usize = 512 << 20;
 
 /// Connections to the admin port: probes and scrapes, and no more.
 const PROBERS: usize = 64;
+
+/// How long clients wait at most for this pod to be within the others' reach, when it starts.
+const HEARS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why the gateway could not start. Each says which setting to look at.
 #[derive(Debug, thiserror::Error)]
@@ -105,10 +109,13 @@ impl House {
         let _hears = AbortOnDropHandle::new(tokio::spawn(gate.sessions.clone().hear()));
         gate.tasks.spawn(legacy::sweep(gate.clone()));
         let internal = internal::serve(internal, links.relay(), bounds, lifecycle.over.clone());
-        lifecycle.set_ready();
         let over = lifecycle.over.clone();
         let public = async {
             let tasks = gate.tasks.clone();
+            if timeout(HEARS_WITHIN, gate.sessions.hears()).await.is_err() {
+                tracing::warn!("other pods do not reach this one yet: the store is slow");
+            }
+            lifecycle.set_ready();
             listener::public(public, gates, lifecycle.clone()).await;
             // Calls whose client went away finish too, within the same budget.
             tasks.close();

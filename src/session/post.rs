@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::letter::{LONGEST, Letter, ReplyTo};
 use super::places::{Lead, PLACES};
@@ -38,6 +38,8 @@ pub(super) struct Post {
     next: AtomicU64,
     /// That something may have been missed.
     gap: Telling,
+    /// Whether anything was ever heard: then letters to this pod arrive.
+    hears: watch::Sender<bool>,
 }
 
 /// Why nobody has said what came of a letter.
@@ -51,7 +53,13 @@ pub(super) enum Unsaid {
 
 impl Post {
     pub(super) fn new(me: PodId) -> Post {
-        Post { me, waiting: Mutex::default(), next: AtomicU64::new(1), gap: Telling::default() }
+        Post {
+            me,
+            waiting: Mutex::default(),
+            next: AtomicU64::new(1),
+            gap: Telling::default(),
+            hears: watch::Sender::new(false),
+        }
     }
 }
 
@@ -62,10 +70,17 @@ impl Sessions {
         let mut heard = self.shared.store.hear(self.shared.post.me.clone());
         async move {
             while let Some(heard) = heard.next().await {
+                self.shared.post.hears.send_if_modified(|hears| !std::mem::replace(hears, true));
                 self.heard(heard);
             }
             tracing::warn!("another process hears in this pod's name");
         }
+    }
+
+    /// Resolves once letters to this pod arrive: who is to wait for an answer from another pod must be reached by it.
+    pub async fn hears(&self) {
+        // Its sender is ours.
+        let _ = self.shared.post.hears.subscribe().wait_for(|hears| *hears).await;
     }
 
     fn heard(&self, heard: Heard) {

@@ -1,5 +1,7 @@
 //! Two gateways over one Redis: what one pod began, the other goes on with.
 
+mod streams;
+
 use std::process::Command;
 use std::time::{Duration, Instant};
 

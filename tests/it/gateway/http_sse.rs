@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 
 pub struct HttpSse {
-    address: SocketAddr,
+    /// Whom it posts to.
+    pub address: SocketAddr,
     /// Where it posts to, as the stream's first event says.
     pub place: String,
     pub stream: Answer,
