@@ -6,6 +6,7 @@ mod budget;
 mod calls;
 mod cap;
 mod changes;
+mod claim;
 mod expiry;
 mod facts;
 mod follow;
@@ -24,11 +25,12 @@ mod writers;
 pub use asks::{Answered, Asking};
 pub use calls::{Called, Calls, Cancelled};
 pub use changes::Changes;
+pub use claim::{Heir, Inherited, Unsent};
 pub use facts::{Facts, TooLarge, Transport};
 pub use follow::{Follower, Frame, Resumed};
 pub use listen::Listener;
 pub use live::{Attending, ChangeError, Ended, LiveSession};
-pub use outlet::{Outlet, SessionEnded};
+pub use outlet::Outlet;
 pub use places::Lead;
 pub use pooled::Pooled;
 pub use telling::Telling;
@@ -78,6 +80,8 @@ pub struct Settings {
     /// How often a stream that another pod writes is looked at, whatever that pod tells: the longest silence of a reader
     /// after its writer was lost, beyond the life of that pod's lease.
     pub again: Duration,
+    /// A pod that seems to be gone is given so long to come back: one that the store lost sight of takes its lease again.
+    pub grace: Duration,
 }
 
 impl Default for Settings {
@@ -90,6 +94,7 @@ impl Default for Settings {
             backlog_bytes: 128 << 20,
             queue: 1024,
             again: Duration::from_secs(5),
+            grace: Duration::from_secs(5),
         }
     }
 }

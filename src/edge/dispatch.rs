@@ -4,7 +4,7 @@ use super::gate::{Gate, Mount, server_info};
 use super::pages;
 use super::state::{self, Asker};
 use crate::mcp::{
-    About, Age, Backend, Call, Caller, Event, Fault, InputRequired, Kind, Note, Outcome, Reason, Reply,
+    About, Age, Backend, Call, Caller, Event, Fault, InputRequired, Kind, Note, Outcome, Reason, Reply, Track,
 };
 use crate::session::Telling;
 use crate::telemetry::metrics;
@@ -13,6 +13,7 @@ use crate::wire::{Era, Method, Raw, Version, json};
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// What follows the first event of a reply.
 pub type Events = BoxStream<'static, Event>;
@@ -34,7 +35,22 @@ pub async fn placed(gate: &Arc<Gate>, mount: &Mount, call: Call) -> Reply {
     let Ok(place) = gate.places.clone().try_acquire_owned() else {
         return Reply::fault(Reason::Full);
     };
-    match run(gate, mount, call).await {
+    hold(place, standing, run(gate, mount, call).await)
+}
+
+/// Goes on with a call that another pod began, as far as `track` says how. It was admitted there, so it waits for a place.
+pub async fn rest(gate: &Arc<Gate>, mount: &Mount, call: Call, track: Option<Track>) -> Reply {
+    let Ok(place) = gate.places.clone().acquire_owned().await else { return Reply::fault(Reason::Full) };
+    let reply = match track {
+        Some(track) => mount.backend.take_over(call, track).await,
+        None => Reply::fault(Reason::Lost { safe: call.method.is_safe() }),
+    };
+    hold(place, false, reply)
+}
+
+/// The reply with a place among the calls in flight.
+fn hold(place: OwnedSemaphorePermit, standing: bool, reply: Reply) -> Reply {
+    match reply {
         Reply::One(outcome) => Reply::One(outcome),
         Reply::Stream(events) => {
             // A standing stream costs no place: it works for nobody while it waits.

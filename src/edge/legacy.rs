@@ -6,6 +6,7 @@ pub mod hello;
 pub mod peer;
 pub mod standing;
 pub mod streams;
+mod ways;
 
 use super::body;
 use super::dispatch;

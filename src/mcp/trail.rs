@@ -2,6 +2,7 @@
 //! writes it, the edge that keeps the call's stream reads it. No I/O.
 
 use super::UpstreamId;
+use crate::wire::{Id, Version};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,14 +15,14 @@ pub struct Track {
     #[serde(rename = "u")]
     pub upstream: UpstreamId,
     /// Our request's id at the upstream, and its progress token there.
-    #[serde(rename = "r")]
-    pub request: Arc<str>,
+    #[serde(rename = "r", with = "id")]
+    pub request: Id,
     /// The upstream's session that it was sent in, where it gave one.
     #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Arc<str>>,
     /// The protocol version of the hop.
-    #[serde(rename = "v")]
-    pub version: Arc<str>,
+    #[serde(rename = "v", with = "version")]
+    pub version: Version,
     /// The URI that the call is about, as the caller wrote it and as its owner calls it, where federation knows two.
     #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
     pub uri: Option<(Arc<str>, Arc<str>)>,
@@ -76,22 +77,28 @@ impl Trail {
         self.now().uri = Some((seen.into(), own.into()));
     }
 
-    /// The upstream gave an event id. An empty one forgets the last (WHATWG EventSource).
-    pub fn passed(&self, id: Option<&str>) {
-        if let Some(track) = &mut self.now().track {
-            track.at = id.map(Into::into);
-        }
+    /// The upstream gave an event id with no message: what follows comes after it. An empty one forgets the last (WHATWG
+    /// EventSource).
+    pub fn passed(&self, id: &str) {
+        self.took((!id.is_empty()).then(|| id.into()));
         self.moved.notify_one();
     }
 
-    /// What is known, and how many requests were sent before it was: where that number is the same, only the event id
-    /// may have changed.
+    /// The message of the event with this id has been taken by whoever keeps the stream. A message that is only on its way
+    /// is not noted: it would be lost with its pod.
+    pub fn took(&self, id: Option<Arc<str>>) {
+        if let Some(track) = &mut self.now().track {
+            track.at = id;
+        }
+    }
+
+    /// What is known, and how many requests were sent for it: while that number is the same, only the event id changes.
     pub fn track(&self) -> (u32, Option<Track>) {
         let now = self.now();
         (now.sent, now.track.clone())
     }
 
-    /// The number as in [`Trail::track`], and the last event id.
+    /// How many requests were sent, and the last event id.
     pub fn at(&self) -> (u32, Option<Arc<str>>) {
         let now = self.now();
         (now.sent, now.track.as_ref().and_then(|track| track.at.clone()))
@@ -112,6 +119,34 @@ impl Trail {
     }
 }
 
+mod id {
+    use super::*;
+    use serde::{Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(id: &Id, to: S) -> Result<S::Ok, S::Error> {
+        // Ids of ours are strings.
+        to.serialize_str(&id.as_str().unwrap_or_default())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Id, D::Error> {
+        Ok(Id::of_str(&String::deserialize(from)?))
+    }
+}
+
+mod version {
+    use super::*;
+    use serde::{Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(version: &Version, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(version.as_str())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Version, D::Error> {
+        Version::parse(&String::deserialize(from)?)
+            .ok_or_else(|| D::Error::custom("no version that is known"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,19 +155,20 @@ mod tests {
     async fn a_track_follows_its_call_and_reads_back_as_it_was_written() {
         let track = Track {
             upstream: UpstreamId::new("up").unwrap(),
-            request: "r-1".into(),
+            request: Id::of_str("r-1"),
             session: Some("S".into()),
-            version: "2025-11-25".into(),
+            version: Version::NEWEST_LEGACY,
             uri: None,
             at: None,
         };
         let trail = Trail::default();
-        trail.passed(Some("early"));
+        trail.passed("early");
         assert_eq!(trail.track(), (0, None));
         trail.about("up+x:1", "x:1");
         trail.sent(track.clone());
-        trail.passed(Some("7"));
+        trail.passed("6");
         trail.moved().await;
+        trail.took(Some("7".into()));
         let (sent, read) = trail.track();
         let want =
             Track { uri: Some(("up+x:1".into(), "x:1".into())), at: Some("7".into()), ..track.clone() };

@@ -9,12 +9,15 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::time::Instant;
 
 use super::LiveSession;
+use super::claim::{Heir, Succession};
 use super::listen::Listener;
 use super::outlet::{Fed, Sent, Stored, log_key};
-use super::writers::{Ear, News, Writer};
+use super::writers::{self, Ear, News, Writer};
 use crate::sealing::Purpose;
+use crate::store::PodId;
 
 /// Events that are read from a log at once.
 const PAGE: u32 = 64;
@@ -49,6 +52,8 @@ pub struct Follower {
     /// Begun after an event that may have been the last: its kind is still to be looked at.
     resumed: bool,
     source: Source,
+    /// Goes on with the stream where its writer is gone.
+    heir: Option<Heir>,
     over: bool,
 }
 
@@ -59,11 +64,13 @@ enum Source {
     /// Who writes it is to be found out.
     Unknown,
     /// Another pod writes it.
-    There(Ear),
+    There(Ear, PodId),
     /// That pod ends this connection, once the log has no more.
     HungUp,
+    /// That pod does not write it any more, or is gone itself, which was seen when the time is there.
+    Gone(PodId, Option<Instant>),
     /// Nobody writes it any more.
-    Gone,
+    Lost,
 }
 
 /// The stream that a `Last-Event-ID` names.
@@ -100,7 +107,7 @@ impl LiveSession {
 impl Follower {
     fn new(session: Arc<LiveSession>, name: Arc<str>, source: Source) -> Follower {
         let (read, behind) = (VecDeque::new(), false);
-        Follower { session, name, at: 0, read, behind, resumed: false, source, over: false }
+        Follower { session, name, at: 0, read, behind, resumed: false, source, heir: None, over: false }
     }
 
     /// The reader that was there from the beginning.
@@ -110,6 +117,11 @@ impl Follower {
         feed: broadcast::Receiver<Fed>,
     ) -> Follower {
         Follower::new(session, name, Source::Here(feed))
+    }
+
+    /// Should the writer's pod be gone, `heir` goes on with the stream, unless another pod is quicker.
+    pub fn with_heir(self, heir: Heir) -> Follower {
+        Follower { heir: Some(heir), ..self }
     }
 
     /// The id of what stands before the first event: to be sent at once, with no data, so that the client can resume a
@@ -167,14 +179,14 @@ impl Follower {
                     let session = self.session.clone();
                     let source = match session.streams.feed(&self.name) {
                         Some(feed) => Source::Here(feed),
-                        None => match session.find_writer(&self.name).await {
-                            Writer::There(ear) => Source::There(ear),
-                            Writer::Gone => Source::Gone,
+                        None => match writers::origin(&self.name) {
+                            Some(pod) => self.ask_writer(pod, None).await,
+                            None => Source::Lost,
                         },
                     };
                     self.turn_to(source);
                 }
-                Source::There(ear) => {
+                Source::There(ear, pod) => {
                     let again = self.session.shared.settings.again;
                     let news = tokio::select! {
                         news = ear.next() => Some(news),
@@ -184,18 +196,88 @@ impl Follower {
                     match news {
                         Some(News::More) => self.behind = true,
                         Some(News::HangUp) => self.turn_to(Source::HungUp),
-                        Some(News::Gone) => self.turn_to(Source::Gone),
+                        Some(News::Gone) => {
+                            let pod = pod.clone();
+                            self.turn_to(Source::Gone(pod, None));
+                        }
                         None => self.turn_to(Source::Unknown),
                     }
                 }
                 Source::HungUp => return None,
-                Source::Gone => {
+                Source::Gone(pod, since) => {
+                    let (pod, since) = (pod.clone(), *since);
+                    let source = self.look_for_another(pod, since).await;
+                    self.turn_to(source);
+                }
+                Source::Lost => {
                     self.over = true;
                     return Some(Frame::Lost);
                 }
             }
         }
         None
+    }
+
+    /// Asks a pod that may write the stream to tell of more. `since`: it seemed gone since then.
+    async fn ask_writer(&self, pod: PodId, since: Option<Instant>) -> Source {
+        match self.session.ask_writer(&self.name, &pod).await {
+            Writer::There(ear) => return Source::There(ear, pod),
+            Writer::Here => {
+                if let Some(feed) = self.session.streams.feed(&self.name) {
+                    return Source::Here(feed);
+                }
+            }
+            Writer::Gone => {}
+        }
+        Source::Gone(pod, Some(since.unwrap_or_else(Instant::now)))
+    }
+
+    /// A pod does not write the stream any more: another does, or nobody, and then this one may.
+    async fn look_for_another(&mut self, gone: PodId, since: Option<Instant>) -> Source {
+        let session = self.session.clone();
+        match session.successor(&self.name).await {
+            Succession::Other(by) if by != gone => return self.ask_writer(by, None).await,
+            Succession::Other(_) => {}
+            Succession::Unknown => return Source::Lost,
+            Succession::Mine(_) | Succession::Away => {
+                self.pause(AWAY).await;
+                return Source::Unknown;
+            }
+        }
+        // The record names a pod that is gone.
+        let Some(heir) = self.heir.clone() else { return Source::Lost };
+        if let Some(since) = since
+            && since.elapsed() < session.shared.settings.grace
+        {
+            self.pause(session.shared.settings.grace).await;
+            return self.ask_writer(gone, Some(since)).await;
+        }
+        let name = self.name.clone();
+        // A task of its own: who reads may go meanwhile, and what was taken must be gone on with.
+        let taking = session.shared.tasks.clone().spawn(async move {
+            match session.succeed(&name, &gone).await {
+                Succession::Mine(inherited) => {
+                    let feed = inherited.outlet.subscribe();
+                    heir(inherited);
+                    Some(feed)
+                }
+                _ => None,
+            }
+        });
+        match taking.await {
+            Ok(Some(feed)) => Source::Here(feed),
+            // Another was quicker, or the store is away.
+            _ => {
+                self.pause(AWAY).await;
+                Source::Unknown
+            }
+        }
+    }
+
+    async fn pause(&mut self, pause: Duration) {
+        let ended = self.session.ended();
+        let _ = tokio::time::timeout(pause, ended.cancelled()).await;
+        self.over |= ended.is_cancelled();
     }
 
     /// News come from elsewhere from now on; what came before is in the log.

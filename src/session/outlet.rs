@@ -8,6 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
+use super::claim::{Claim, Unsent, claim_key};
 use super::follow::Follower;
 use super::writers::{self, Ear, News, Readers, Told};
 use super::{LiveSession, lock};
@@ -72,7 +73,7 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    fn write(&self) -> Bytes {
+    pub(super) fn write(&self) -> Bytes {
         let kind = match (&self.message, self.last) {
             (Some(_), false) => MORE,
             (Some(_), true) => LAST,
@@ -97,6 +98,7 @@ pub struct Outlet {
     session: Arc<LiveSession>,
     name: Arc<str>,
     line: Arc<Line>,
+    claim: Claim,
     finished: bool,
 }
 
@@ -109,16 +111,12 @@ impl LiveSession {
         lock(&self.streams.open).insert(name.clone(), line.clone());
         self.streams.note_log(&name, self.shared.settings.backlog_life);
         let follower = Follower::first(self.clone(), name.clone(), follows);
-        (Outlet { session: self.clone(), name, line, finished: false }, follower)
+        let claim = Claim::default();
+        (Outlet { session: self.clone(), name, line, claim, finished: false }, follower)
     }
 
-    /// Appends to a stream's log, and gives the event's number: `Ok(None)` where the store did not take it.
-    /// Error: the session has ended.
-    pub(super) async fn log(&self, name: &str, event: &Stored) -> Result<Option<u64>, SessionEnded> {
-        self.append(name, event, None).await.map_err(|_| SessionEnded)
-    }
-
-    /// As [`LiveSession::log`], where `also` holds.
+    /// Appends to the log of a GET stream where `also` holds, and gives the event's number: `Ok(None)` where the store did
+    /// not take it.
     pub(super) async fn append(
         &self,
         name: &str,
@@ -157,15 +155,17 @@ pub(super) enum Refused {
 impl LiveSession {
     /// Extends the life of a log, where there is one: it must not expire, and be numbered anew, under an open stream.
     pub(super) async fn keep_log(&self, name: &str) {
-        let write = (log_key(self.session_id(), name), Write::Live(self.shared.settings.backlog_life));
+        let keys = [log_key(self.session_id(), name), claim_key(self.session_id(), name)];
+        let writes = keys.map(|key| (key, Write::Live(self.shared.settings.backlog_life))).to_vec();
         // Tried again in a while.
-        let _ = self.shared.store.commit(Vec::new(), vec![write], Sure::Master).await;
+        let _ = self.shared.store.commit(Vec::new(), writes, Sure::Master).await;
     }
 
     /// The session has ended, and nobody may read its streams again.
     pub(super) async fn drop_logs(&self) {
         let logs = std::mem::take(&mut *lock(&self.streams.logs));
-        let logs = logs.into_iter().map(|(_, name)| log_key(self.session_id(), &name));
+        let id = self.session_id();
+        let logs = logs.into_iter().flat_map(|(_, name)| [log_key(id, &name), claim_key(id, &name)]);
         let drops: Vec<_> = logs.chain(self.places_to_drop()).map(|key| (key, Write::Drop)).collect();
         if drops.is_empty() {
             return;
@@ -175,18 +175,36 @@ impl LiveSession {
     }
 }
 
-/// A message had nowhere to go, for its session has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the session has ended")]
-pub struct SessionEnded;
-
 impl Outlet {
+    /// The writing end of a stream that another pod began.
+    pub(super) fn again(session: &Arc<LiveSession>, name: &Arc<str>, claim: Claim) -> Outlet {
+        let (feed, _) = broadcast::channel(FEED);
+        let line = Arc::new(Line { feed, readers: Arc::default() });
+        lock(&session.streams.open).insert(name.clone(), line.clone());
+        session.streams.note_log(name, session.shared.settings.backlog_life);
+        Outlet { session: session.clone(), name: name.clone(), line, claim, finished: false }
+    }
+
     pub(super) fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// Sends a message that others follow. Error: the session has ended, and nobody can read what more is sent.
-    pub async fn send(&self, message: Bytes) -> Result<(), SessionEnded> {
+    /// Notes, with the next event or [`Outlet::flush`], what another pod needs to go on with the stream: a value by name,
+    /// the last one counts.
+    pub fn note(&self, field: impl Into<Arc<str>>, value: Bytes) {
+        self.claim.note(field.into(), value);
+    }
+
+    /// Writes what is noted and not written yet. Costs nothing where there is nothing.
+    pub async fn flush(&self) -> Result<(), Unsent> {
+        if self.claim.has_notes() {
+            self.session.write_log(&self.name, &self.claim, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends a message that others follow.
+    pub async fn send(&self, message: Bytes) -> Result<(), Unsent> {
         self.put(Stored { message: Some(message), last: false }).await
     }
 
@@ -200,18 +218,23 @@ impl Outlet {
     }
 
     /// Ends the stream with the answer, or with nothing (a cancelled call gets no answer).
-    pub async fn finish(mut self, message: Option<Bytes>) -> Result<(), SessionEnded> {
+    pub async fn finish(mut self, message: Option<Bytes>) -> Result<(), Unsent> {
         self.put(Stored { message, last: true }).await?;
         self.finished = true;
         Ok(())
     }
 
-    async fn put(&self, event: Stored) -> Result<(), SessionEnded> {
-        let number = self.session.log(&self.name, &event).await?;
+    async fn put(&self, event: Stored) -> Result<(), Unsent> {
+        let number = self.session.write_log(&self.name, &self.claim, Some(&event)).await?;
         // An error means only that nobody reads at this time; the log has it.
         let _ = self.line.feed.send(Fed::Sent(Sent { number, event }));
         self.session.tell_readers(&self.name, &self.line.readers, News::More);
         Ok(())
+    }
+
+    /// What is sent from now on.
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<Fed> {
+        self.line.feed.subscribe()
     }
 
     /// Ends the connections that follow, after what they were sent; their clients resume.
@@ -224,7 +247,13 @@ impl Outlet {
 
 impl Drop for Outlet {
     fn drop(&mut self) {
-        lock(&self.session.streams.open).remove(&self.name);
+        {
+            let mut open = lock(&self.session.streams.open);
+            // It may have come back to this pod meanwhile.
+            if open.get(&self.name).is_some_and(|line| Arc::ptr_eq(line, &self.line)) {
+                open.remove(&self.name);
+            }
+        }
         if !self.finished {
             self.session.tell_readers(&self.name, &self.line.readers, News::Gone);
         }

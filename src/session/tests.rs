@@ -2,6 +2,7 @@ mod away;
 mod expiry;
 mod places;
 mod pods;
+mod succession;
 
 use super::*;
 use crate::mcp::{Fault, Session as _, UpstreamId};
@@ -130,7 +131,7 @@ async fn one_of_many_deletes_ends_a_session_and_gets_what_links_kept() {
     assert!(called.token().is_cancelled());
     assert!(!finds(&sessions, &session).await);
     assert_eq!(session.swap(&up, Some("S".into()), Some("T".into())).await, Ok(false), "it has ended");
-    assert_eq!(outlet.send("2".into()).await, Err(SessionEnded));
+    assert_eq!(outlet.send("2".into()).await, Err(Unsent::Ended));
     store.take(Key::new(format!("p:{}", session.facts().owner), "ss"), Sure::Master).await.unwrap();
     let left = store.used() - before;
     assert!(left < 512, "{left} bytes are left: no more than the empty record of an index");

@@ -23,7 +23,7 @@ pub(super) fn name(me: &PodId) -> Arc<str> {
 }
 
 /// The pod that began a stream.
-fn origin(name: &str) -> Option<PodId> {
+pub(super) fn origin(name: &str) -> Option<PodId> {
     let (pod, _) = name.strip_prefix('p')?.rsplit_once('.')?;
     Some(PodId::named(pod))
 }
@@ -62,6 +62,8 @@ struct Reader {
 pub(super) enum Writer {
     /// It is told when there is more; or the store does not answer, and it is asked again.
     There(Ear),
+    /// It is this pod, where it is not written.
+    Here,
     Gone,
 }
 
@@ -110,15 +112,17 @@ impl Told {
 }
 
 impl LiveSession {
-    /// Finds the writer of a stream that is not written here, and asks it to tell of more.
-    pub(super) async fn find_writer(&self, name: &Arc<str>) -> Writer {
+    /// Asks the writer of a stream that is not written here to tell of more.
+    pub(super) async fn ask_writer(&self, name: &Arc<str>, pod: &PodId) -> Writer {
         let me = &self.shared.post.me;
-        let Some(pod) = origin(name).filter(|pod| pod != me) else { return Writer::Gone };
+        if pod == me {
+            return Writer::Here;
+        }
         // Before it is asked for: what it tells at once must be heard.
         let ear = self.streams.ear(name);
         let follow =
             Letter::Follow { session: self.session_id().0.clone(), stream: name.clone(), pod: me.clone() };
-        match self.shared.mail(&pod, &follow).await {
+        match self.shared.mail(pod, &follow).await {
             Ok(false) => Writer::Gone,
             Ok(true) | Err(_) => Writer::There(ear),
         }

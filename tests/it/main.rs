@@ -20,5 +20,6 @@ mod serve_command;
 mod stdio_edge;
 mod store;
 mod store_trouble;
+mod takeover;
 mod upstream_channels;
 mod upstream_link;

@@ -3,10 +3,11 @@
 
 use super::peer::Peer;
 use super::streams;
+use super::ways::{self, Left, Ways};
 use crate::edge::dispatch;
 use crate::edge::writer::Writer;
-use crate::mcp::{Ask, Call, Cancel, Event, Outcome, Reason, Reply};
-use crate::session::{Asking, Called, ChangeError, Follower, LiveSession, Outlet, SessionEnded};
+use crate::mcp::{Ask, Call, Cancel, Event, Outcome, Reason, Reply, Track};
+use crate::session::{Asking, Called, ChangeError, Follower, Inherited, LiveSession, Outlet, Unsent};
 use crate::wire::params::Params;
 use crate::wire::{Method, Raw, Request, Version, envelope, json};
 use bytes::Bytes;
@@ -128,6 +129,17 @@ impl Steps {
     }
 }
 
+/// Goes on with the calls that another pod left on a stream.
+pub fn take_over(peer: Peer, inherited: Inherited) {
+    let Inherited { outlet, notes } = inherited;
+    let left = ways::left(&notes);
+    let takes = Takes { json: false, stream: true, batch: false };
+    let exchange =
+        Exchange { out: Some(Out::Logged(outlet)), ..Exchange::new(peer, left.len(), Vec::new(), takes) };
+    let tasks = exchange.peer.gate.tasks.clone();
+    tasks.spawn(exchange.run_rest(left));
+}
+
 struct Exchange {
     peer: Peer,
     takes: Takes,
@@ -139,6 +151,8 @@ struct Exchange {
     opener: Option<oneshot::Sender<Answer>>,
     out: Option<Out>,
     asking: Vec<Asking>,
+    /// What another pod needs to go on with the calls, where the stream is logged.
+    ways: Ways,
 }
 
 /// What happens to one call.
@@ -152,11 +166,18 @@ enum Step {
 
 /// One call of the exchange, as it runs.
 struct Running {
-    call: Option<Call>,
+    call: Option<Begin>,
     events: Option<(bool, BoxStream<'static, Event>)>,
     cancel: Cancel,
     over: bool,
     _called: Option<Called>,
+}
+
+/// How a call begins here.
+enum Begin {
+    New(Call),
+    /// Another pod began it.
+    Rest(Call, Option<Track>),
 }
 
 /// What the answer to a call must know of it.
@@ -170,7 +191,8 @@ struct Asked {
 impl Exchange {
     fn new(peer: Peer, left: usize, done: Vec<Bytes>, takes: Takes) -> Exchange {
         let status = StatusCode::OK;
-        Exchange { peer, takes, left, done, status, opener: None, out: None, asking: Vec::new() }
+        let (asking, ways) = (Vec::new(), Ways::default());
+        Exchange { peer, takes, left, done, status, opener: None, out: None, asking, ways }
     }
 
     fn start(self, requests: Vec<Request>) {
@@ -178,7 +200,7 @@ impl Exchange {
         tasks.spawn(self.run(requests));
     }
 
-    async fn run(mut self, requests: Vec<Request>) {
+    async fn run(self, requests: Vec<Request>) {
         let mut asked = Vec::with_capacity(requests.len());
         let mut calls = Vec::with_capacity(requests.len());
         for request in requests {
@@ -187,24 +209,60 @@ impl Exchange {
                 call.method,
                 Method::SetLevel | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe
             );
+            self.ways.begin(&call, &request.id);
             asked.push(Asked {
                 writer: Writer::new(&call, request.id),
                 version: call.caller.version,
                 change: change.then(|| (call.method.clone(), call.params.clone())),
             });
-            calls.push(self.steps(call, called));
+            calls.push(self.steps(Begin::New(call), called));
         }
-        let ended = match self.carry(&asked, &mut Steps::of(calls)).await {
+        self.see_through(asked, Steps::of(calls)).await;
+    }
+
+    /// The calls that another pod began, on the stream that it left.
+    async fn run_rest(self, calls: Vec<Left>) {
+        let mut asked = Vec::with_capacity(calls.len());
+        let mut rest = Vec::with_capacity(calls.len());
+        for left in calls {
+            let called = self.peer.session.as_ref().map(|session| session.begin(&left.id));
+            let mut call = left.call(&self.peer.caller);
+            if let Some(called) = &called {
+                call.cancel = called.token().clone().into();
+            }
+            asked.push(Asked {
+                writer: Writer::new(&call, left.id.clone()),
+                version: call.caller.version,
+                change: None,
+            });
+            let track = self.ways.again(&call, left);
+            rest.push(self.steps(Begin::Rest(call, track), called));
+        }
+        if let Some(Out::Logged(outlet)) = &self.out {
+            self.ways.note_all(outlet);
+        }
+        self.see_through(asked, Steps::of(rest)).await;
+    }
+
+    async fn see_through(mut self, asked: Vec<Asked>, mut steps: Steps) {
+        let ways = self.ways.clone();
+        let ended = match self.carry(&asked, &mut steps).await {
             Ok(()) => self.finish().await,
             Err(ended) => Err(ended),
         };
-        if ended == Err(SessionEnded) {
-            tracing::debug!("a session ended under its calls");
+        match ended {
+            Ok(()) => {}
+            Err(Unsent::Ended) => tracing::debug!("a session ended under its calls"),
+            Err(Unsent::TakenOver) => {
+                tracing::warn!("another pod went on with calls of this one, which it took for gone");
+                // What is dropped here goes on there.
+                ways.let_go();
+            }
         }
     }
 
     /// Until every call has ended.
-    async fn carry(&mut self, asked: &[Asked], steps: &mut Steps) -> Result<(), SessionEnded> {
+    async fn carry(&mut self, asked: &[Asked], steps: &mut Steps) -> Result<(), Unsent> {
         if !self.takes.json || self.out.is_some() {
             self.open().await?;
         }
@@ -222,9 +280,19 @@ impl Exchange {
                     None => std::future::pending().await,
                 }
             };
+            let moved = async {
+                match logged {
+                    Some(_) => self.ways.moved().await,
+                    None => std::future::pending().await,
+                }
+            };
             let step = tokio::select! {
                 biased;
                 step = steps.next() => step,
+                () = moved => {
+                    self.note_ways().await?;
+                    continue;
+                }
                 () = timer.as_mut() => {
                     let now = Instant::now();
                     if now >= open_at && self.takes.stream {
@@ -242,7 +310,7 @@ impl Exchange {
                 never = kept => match never {},
             };
             let Some((n, step)) = step else { break };
-            self.step(&asked[n], step).await?;
+            self.step(n, &asked[n], step).await?;
         }
         Ok(())
     }
@@ -256,16 +324,17 @@ impl Exchange {
             progress: request.params.progress(),
             params: request.params.clone(),
             resume: None,
-            trail: None,
+            trail: self.peer.session.is_some().then(Arc::default),
             cancel,
             deadline: Instant::now() + self.peer.gate.rules.call,
         };
         (call, called)
     }
 
-    fn steps(&self, call: Call, called: Option<Called>) -> BoxStream<'static, Step> {
+    fn steps(&self, call: Begin, called: Option<Called>) -> BoxStream<'static, Step> {
         let peer = self.peer.clone();
-        let cancel = call.cancel.clone();
+        let (Begin::New(begun) | Begin::Rest(begun, _)) = &call;
+        let cancel = begun.cancel.clone();
         let running = Running { call: Some(call), events: None, cancel, over: false, _called: called };
         stream::unfold((running, peer), |(mut running, peer)| async move {
             if running.over {
@@ -288,12 +357,17 @@ impl Exchange {
         .boxed()
     }
 
-    async fn step(&mut self, asked: &Asked, step: Step) -> Result<(), SessionEnded> {
+    async fn step(&mut self, n: usize, asked: &Asked, step: Step) -> Result<(), Unsent> {
         match step {
             Step::Slow if self.takes.stream => self.open().await,
             Step::Slow => Ok(()),
+            // What the pod before this one had told already.
+            Step::Event(Event::Note(_)) if self.ways.is_told(n) => Ok(()),
             Step::Event(Event::Note(note)) if self.takes.stream => {
                 self.open().await?;
+                if let Some(Out::Logged(outlet)) = &self.out {
+                    self.ways.took(n, note.at.as_ref(), self.is_asking(), outlet);
+                }
                 let message = asked.writer.note(note);
                 match &self.out {
                     Some(Out::Session(session)) => {
@@ -316,6 +390,7 @@ impl Exchange {
             Step::Event(Event::Pause) => Ok(()),
             Step::Cancelled => {
                 self.left -= 1;
+                self.ended(n);
                 Ok(())
             }
             Step::Event(Event::Done(outcome)) => {
@@ -325,6 +400,7 @@ impl Exchange {
                 };
                 let (status, message) = asked.writer.outcome(outcome);
                 self.left -= 1;
+                self.ended(n);
                 if self.out.is_none() {
                     self.status = status;
                     self.done.push(message);
@@ -341,7 +417,7 @@ impl Exchange {
     }
 
     /// Opens the stream, if none is open, and sends what waited for it.
-    async fn open(&mut self) -> Result<(), SessionEnded> {
+    async fn open(&mut self) -> Result<(), Unsent> {
         if self.out.is_none() {
             let (out, answer) = match &self.peer.session {
                 Some(session) => {
@@ -355,6 +431,9 @@ impl Exchange {
             };
             self.out = Some(out);
             self.give(answer);
+            if self.left > 0 {
+                self.note_ways().await?;
+            }
         }
         for message in std::mem::take(&mut self.done) {
             self.send(message).await?;
@@ -362,7 +441,25 @@ impl Exchange {
         Ok(())
     }
 
-    async fn send(&mut self, message: Bytes) -> Result<(), SessionEnded> {
+    /// Notes how far the calls have come, should another pod have to go on with them.
+    async fn note_ways(&self) -> Result<(), Unsent> {
+        let Some(Out::Logged(outlet)) = &self.out else { return Ok(()) };
+        self.ways.note(self.is_asking(), outlet);
+        outlet.flush().await
+    }
+
+    /// Whether a question waits for the client's answer.
+    fn is_asking(&self) -> bool {
+        self.asking.iter().any(|asking| !asking.is_over())
+    }
+
+    fn ended(&self, n: usize) {
+        if let Some(Out::Logged(outlet)) = &self.out {
+            self.ways.ended(n, outlet);
+        }
+    }
+
+    async fn send(&mut self, message: Bytes) -> Result<(), Unsent> {
         match &self.out {
             Some(Out::Logged(outlet)) => outlet.send(message).await?,
             // The reader is gone, and nobody else can read it: the calls run on nevertheless.
@@ -374,7 +471,7 @@ impl Exchange {
     }
 
     /// Passes a question on to the client; what cannot be passed on is refused by being dropped.
-    async fn ask(&mut self, ask: Ask) -> Result<(), SessionEnded> {
+    async fn ask(&mut self, ask: Ask) -> Result<(), Unsent> {
         let Ask { method, params, answer, .. } = ask;
         if method == Method::Ping {
             let _ = answer.send(Ok(Raw::trusted("{}")));
@@ -430,7 +527,7 @@ impl Exchange {
     }
 
     /// All calls have ended.
-    async fn finish(mut self) -> Result<(), SessionEnded> {
+    async fn finish(mut self) -> Result<(), Unsent> {
         match self.out.take() {
             // The last of them was cancelled: the stream ends with no further answer.
             Some(Out::Logged(outlet)) => outlet.finish(None).await,
@@ -462,14 +559,22 @@ impl Exchange {
 
 impl Running {
     async fn next(&mut self, peer: &Peer) -> Step {
-        if let Some(call) = self.call.take() {
+        if let Some(begin) = self.call.take() {
+            let (call, rest) = match begin {
+                Begin::New(call) => (call, None),
+                Begin::Rest(call, track) => (call, Some(track)),
+            };
             if peer.session.is_none()
                 && matches!(call.method, Method::ResourcesSubscribe | Method::ResourcesUnsubscribe)
             {
                 // Nothing could ever be told of it.
                 return Step::Event(Event::Done(Outcome::Error(Reason::MethodNotFound.into())));
             }
-            match dispatch::placed(&peer.gate, &peer.mount, call).await {
+            let reply = match rest {
+                None => dispatch::placed(&peer.gate, &peer.mount, call).await,
+                Some(track) => dispatch::rest(&peer.gate, &peer.mount, call, track).await,
+            };
+            match reply {
                 Reply::One(outcome) => return Step::Event(Event::Done(outcome)),
                 Reply::Stream(events) => self.events = Some((true, events)),
             }

@@ -1,5 +1,6 @@
 //! The SSE bodies of the legacy edges: frames of a session's streams as events, with comments in the silences.
 
+use super::exchange;
 use super::peer::Peer;
 use crate::edge::{answer, body};
 use crate::session::{Follower, Frame, Listener};
@@ -11,6 +12,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, Stream, StreamExt};
 use http::Response;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -25,6 +27,7 @@ const SILENCE: Duration = Duration::from_millis(500);
 
 /// A stream that answers a POST, from its beginning.
 pub fn answering(peer: &Peer, follower: Follower) -> Response<Body> {
+    let follower = inheriting(peer, follower);
     let id = follower.priming_id();
     let prime = primed(peer.caller.version).then(|| prime(id.clone()));
     // Older clients do not know that such a stream may close before its answer.
@@ -35,9 +38,16 @@ pub fn answering(peer: &Peer, follower: Follower) -> Response<Body> {
 
 /// The rest of a stream that answered a POST.
 pub fn resumed(peer: &Peer, follower: Follower) -> Response<Body> {
+    let follower = inheriting(peer, follower);
     // Who has resumed once can do so again.
     let parting = Parting::answer(peer, true, follower.priming_id());
     body::events(&peer.gate, "get", events(peer, None, follower.into_stream(), parting))
+}
+
+/// The reader of a stream: should its pod be gone, its calls are gone on with here.
+fn inheriting(peer: &Peer, follower: Follower) -> Follower {
+    let peer = peer.clone();
+    follower.with_heir(Arc::new(move |inherited| exchange::take_over(peer.clone(), inherited)))
 }
 
 /// A session's GET stream.

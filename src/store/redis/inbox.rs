@@ -20,10 +20,11 @@ use super::line::{self, Line};
 use super::{Shared, reply, start};
 use crate::store::{Check, Commit, Health, Heard, Key, PodId, StoreError, Sure, Write};
 
-/// A lease that is not renewed ends after this: the longest that letters go to a pod that was killed.
-const LEASE: Duration = Duration::from_secs(15);
+/// A lease that is not renewed ends after this: the longest that letters go to a pod that was killed, and that its calls
+/// wait to be gone on with. A pod that was late by mistake loses nothing but those calls: it is fenced from their streams.
+const LEASE: Duration = Duration::from_secs(10);
 /// How often it is renewed, so that two renewals may fail.
-const RENEWED: Duration = Duration::from_secs(4);
+const RENEWED: Duration = Duration::from_secs(3);
 /// How long a read waits for letters in one go.
 const BLOCK: Duration = Duration::from_secs(1);
 /// Letters read at once, and kept ready for a slow hearer; the rest wait in the inbox.

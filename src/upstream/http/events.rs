@@ -186,8 +186,8 @@ impl Events {
     fn take(&mut self, event: SseEvent) -> Option<Result<Incoming, TransportError>> {
         self.attempts = 0;
         if let Some(id) = event.id {
-            if let Some(trail) = self.trail.as_ref().filter(|_| self.is_legacy()) {
-                trail.passed(Some(&*id).filter(|id| !id.is_empty()));
+            if let Some(trail) = self.trail.as_ref().filter(|_| self.is_legacy() && event.data.is_empty()) {
+                trail.passed(&id);
             }
             // An empty id forgets the last one (WHATWG EventSource).
             self.last = (!id.is_empty()).then(|| Bytes::from(id));

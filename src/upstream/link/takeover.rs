@@ -6,7 +6,7 @@ use super::hop::Hop;
 use super::{Arc, Call, Inner, Reply, answer};
 use crate::mcp::{Reason, Track};
 use crate::upstream::transport::{Outgoing, Route, UpstreamSessionId};
-use crate::wire::{Era, Id, Raw, Version};
+use crate::wire::{Era, Id, Raw};
 use bytes::Bytes;
 use tokio::time::Instant;
 
@@ -17,9 +17,9 @@ impl Inner {
         let Some(trail) = &job.trail else { return };
         trail.sent(Track {
             upstream: self.id().clone(),
-            request: id.as_str().unwrap_or_default().into(),
+            request: id.clone(),
             session: hop.session.as_ref().map(|session| session.0.clone()),
-            version: hop.version.as_str().into(),
+            version: hop.version,
             uri: None,
             at: None,
         });
@@ -29,8 +29,8 @@ impl Inner {
     /// does not know that any more, it knows nothing of the call.
     pub(super) async fn take_over(self: Arc<Self>, mut call: Call, track: Track) -> Reply {
         let lost = Reply::fault(Reason::lost(&call.method, self.id().clone()));
-        let version = Version::parse(&track.version).filter(|version| version.era() == Era::Legacy);
-        let (Some(http), Some(version), Some(at)) = (self.reach.http.clone(), version, track.at.clone())
+        let version = track.version;
+        let (Some(http), Era::Legacy, Some(at)) = (self.reach.http.clone(), version.era(), track.at.clone())
         else {
             return lost;
         };
@@ -47,7 +47,7 @@ impl Inner {
             opened: None,
             channel: None,
         };
-        let (cancel, id) = (call.cancel.clone(), Id::of_str(&track.request));
+        let (cancel, id) = (call.cancel.clone(), track.request.clone());
         let job = Job::of(call);
         if let Some(trail) = &job.trail {
             trail.sent(track);

@@ -155,6 +155,17 @@ impl Answer {
         }
     }
 
+    /// What the next bytes bring: an event, or none as yet (a comment keeps the stream alive); `None` at its end.
+    pub async fn events_or_comments(&mut self) -> Option<Option<SseEvent>> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(Some(event));
+        }
+        let frame = self.body.frame().await?.ok()?;
+        let data = frame.into_data().unwrap_or_default();
+        self.events.extend(self.decoder.push(&data).expect("an event within the bound"));
+        Some(self.events.pop_front())
+    }
+
     /// The next event that carries a message.
     pub async fn message(&mut self) -> Option<Value> {
         let data = self.data().await?;

@@ -34,7 +34,9 @@ async fn a_call_is_gone_on_with_on_another_pod_from_its_last_event_and_made_once
         params["progress"].as_u64().unwrap()
     };
     for _ in 0..2 {
-        steps.push(step(&note(&mut first).await));
+        let note = note(&mut first).await;
+        trail.took(note.at.as_ref().map(|at| str::from_utf8(at).unwrap().into()));
+        steps.push(step(&note));
     }
     let track = track(&trail);
     trail.let_go();
@@ -84,7 +86,8 @@ async fn a_call_whose_stream_cannot_be_resumed_is_said_to_be_lost_and_not_made_a
         let caller = legacy("l");
         let (call, trail) = noted(with_progress(&caller, "progress", json!({ "steps": 50, "ms": 100 })));
         let mut first = events(one.call(call).await);
-        note(&mut first).await;
+        let note = note(&mut first).await;
+        trail.took(note.at.as_ref().map(|at| str::from_utf8(at).unwrap().into()));
         let track = track(&trail);
         assert_eq!(track.at.is_some(), forget);
         if forget {
