@@ -126,3 +126,42 @@ fn note(message: &Value, seen: &mut Vec<u64>, ended: &mut bool) {
         }
     }
 }
+
+#[tokio::test]
+async fn notifications_come_once_each_while_their_stream_changes_pods() {
+    const CHANGES: usize = 20;
+    let mut pods = Pods::start();
+    let (here, there) = pods.session().await;
+    let mut stream = here.stream(None).await;
+    comes_true("the first pod listens for changes", async || pods.upstream.stats().await["streams"] == 1)
+        .await;
+    let (address, other) = (pods.two.address, crate::gateway::legacy::Legacy::begin);
+    let changing = tokio::spawn(async move {
+        let client = other(address, "/mcp", V, json!({})).await;
+        for n in 0..CHANGES {
+            client.call("add_tool", json!({ "name": format!("tool-{n}") })).await;
+            tokio::time::sleep(std::time::Duration::from_millis(150)).await;
+        }
+    });
+    let (mut heard, mut last, mut moved) = (0, String::new(), false);
+    while heard < CHANGES {
+        if heard == CHANGES / 4 && !moved {
+            moved = true;
+            pods.one.terminate();
+        }
+        match stream.event().await {
+            Some(event) => {
+                last = event.id.unwrap_or(last);
+                heard += usize::from(!event.data.is_empty());
+            }
+            None => stream = there.stream(Some(&last)).await,
+        }
+    }
+    changing.await.expect("all changes were made");
+    assert!(moved);
+    // Whatever came a second time would be before this.
+    there.call("add_prompt", json!({ "name": "last" })).await;
+    let message = stream.message().await.expect("a message");
+    assert_eq!(message["method"], "notifications/prompts/list_changed", "each change came once");
+    assert_eq!(soon("its end", pods.one.ended()).await.code(), Some(0));
+}
