@@ -46,6 +46,8 @@ pub struct LiveSession {
     pub(super) routing: Telling,
     /// The pod whose standing call feeds the session's streams, as last heard.
     pub(super) attends: watch::Sender<Option<PodId>>,
+    /// And which one it was told to take over from the one before it.
+    pub(super) handed: watch::Sender<Option<PodId>>,
     /// Whether a task of this pod sees to that, where it is this pod's to do.
     attending: AtomicBool,
     ended: CancellationToken,
@@ -84,6 +86,7 @@ impl LiveSession {
             refreshing: Telling::default(),
             routing: Telling::default(),
             attends: watch::Sender::default(),
+            handed: watch::Sender::default(),
             attending: AtomicBool::new(false),
             ended: CancellationToken::new(),
             owner: OnceLock::new(),
@@ -311,7 +314,12 @@ impl Attending {
     /// From here on the pod holds the standing call, until this is dropped.
     pub fn begin(&self) -> Feeding<'_> {
         self.0.changes.listen();
-        Feeding(self)
+        Feeding { of: self, missed: Notify::new() }
+    }
+
+    /// The standing call has ended here and goes on nowhere.
+    pub async fn leave_off(&self) {
+        self.0.leave_off().await;
     }
 }
 
@@ -322,16 +330,21 @@ impl Drop for Attending {
 }
 
 /// While this pod holds the standing call of the session.
-pub struct Feeding<'a>(&'a Attending);
+pub struct Feeding<'a> {
+    of: &'a Attending,
+    missed: Notify,
+}
 
 impl Feeding<'_> {
     /// Resolves once another pod has the newest GET stream and its standing call has taken over. To be polled: it also
     /// tells the others that the call of this pod has.
     pub async fn relieved(&self) {
-        let session = &self.0.0;
+        let session = &self.of.0;
         let told = async {
             session.changes.acknowledged().await;
-            session.attends_here().await;
+            if session.attends_here().await {
+                self.missed.notify_one();
+            }
             std::future::pending::<()>().await
         };
         tokio::select! {
@@ -339,11 +352,21 @@ impl Feeding<'_> {
             () = session.relieved() => {}
         }
     }
+
+    /// Resolves where changes may have been missed before this standing call stood, as [`Feeding::relieved`] finds out.
+    pub async fn missed(&self) {
+        self.missed.notified().await;
+    }
+
+    /// After [`Feeding::relieved`]: all that came here has been passed on.
+    pub async fn hand_over(self) {
+        self.of.0.hand_on().await;
+    }
 }
 
 impl Drop for Feeding<'_> {
     fn drop(&mut self) {
-        self.0.0.changes.deaf();
+        self.of.0.changes.deaf();
     }
 }
 

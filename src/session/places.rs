@@ -20,6 +20,12 @@ use crate::store::{Check, Commit, Health, Key, PodId, Record, Sure, Write};
 pub(super) const PLACES: &str = "g";
 /// The field that names the pod whose standing call feeds the streams. No stream is named so.
 const ATTENDS: &str = "a";
+/// In its place: no pod does any more, and what came since is not known.
+const NOBODY: &str = "-";
+/// The field that names the pod to which the one before it has handed them, once that had passed on the last that came.
+const HANDED: &str = "b";
+/// How long that may take. A pod that is gone says nothing.
+const HANDING: Duration = Duration::from_secs(3);
 /// A stream is not kept from opening for longer by a store that is slow.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// A stream that was opened at the same time elsewhere is outdone so many times at most.
@@ -67,19 +73,20 @@ struct Read {
     rev: Option<u64>,
     places: Vec<Place>,
     attends: Option<PodId>,
+    handed: Option<PodId>,
 }
 
 impl Read {
     fn of(record: &Record, life: Duration) -> Read {
         let expired = now().saturating_sub(life.as_millis() as u64);
-        let fields = record.fields.iter().filter(|(name, _)| &***name != ATTENDS);
+        let fields = record.fields.iter().filter(|(name, _)| ![ATTENDS, HANDED].contains(&&***name));
         let places = fields
             .filter_map(|(stream, value)| Place::read(stream, value))
             .filter(|(_, renewed)| *renewed > expired)
             .map(|(place, _)| place)
             .collect();
-        let attends = record.field(ATTENDS).and_then(|pod| std::str::from_utf8(pod).ok()).map(PodId::named);
-        Read { rev: Some(record.rev), places, attends }
+        let pod = |field| record.field(field).and_then(|pod| std::str::from_utf8(pod).ok()).map(PodId::named);
+        Read { rev: Some(record.rev), places, attends: pod(ATTENDS), handed: pod(HANDED) }
     }
 }
 
@@ -116,6 +123,11 @@ impl LiveSession {
         self.attends.send_if_modified(|attends| {
             let changed = *attends != read.attends;
             *attends = read.attends;
+            changed
+        });
+        self.handed.send_if_modified(|handed| {
+            let changed = *handed != read.handed;
+            *handed = read.handed;
             changed
         });
     }
@@ -224,21 +236,59 @@ impl LiveSession {
         self.queue.watch_lead()
     }
 
-    /// This pod's standing call is acknowledged, and from now on feeds the session's streams: another's may end.
-    pub(super) async fn attends_here(self: &Arc<Self>) {
+    /// This pod's standing call is acknowledged, and from now on feeds the session's streams: another's may end. True: what
+    /// came before may have been missed, for no pod handed the streams over.
+    pub(super) async fn attends_here(self: &Arc<Self>) -> bool {
         let me = &self.shared.post.me;
         if self.attends.borrow().as_ref() == Some(me) {
-            return;
+            return false;
         }
         let key = self.places_key();
+        let Ok(before) = self.shared.store.get(key.clone()).await else { return false };
+        let before = self.read_places(before).attends;
         let writes = vec![
             (key.clone(), Write::set(ATTENDS, me.as_str().to_owned())),
+            (key.clone(), Write::Unset(HANDED.into())),
             (key, Write::Live(self.shared.settings.backlog_life)),
         ];
         let checks = vec![(Key::new(self.session_id().0.clone(), RECORD), Check::Present)];
+        let Ok(Commit::Done(revs)) = self.shared.store.commit(checks, writes, Sure::Master).await else {
+            return false;
+        };
+        self.queue.changed(revs.first().copied().unwrap_or(0));
+        let _ = self.look().await;
+        match before {
+            None => false,
+            Some(pod) if pod == *me => false,
+            Some(pod) if pod.as_str() == NOBODY => true,
+            Some(_) => timeout(HANDING, self.handed_here()).await.is_err(),
+        }
+    }
+
+    async fn handed_here(&self) {
+        let me = &self.shared.post.me;
+        // Its sender is ours.
+        let _ = self.handed.subscribe().wait_for(|handed| handed.as_ref() == Some(me)).await;
+    }
+
+    /// What this pod's standing call heard is passed on to the last, and another pod's goes on.
+    pub(super) async fn hand_on(&self) {
+        let Some(other) = self.attends.borrow().clone() else { return };
+        self.say_of_attending(&other, HANDED, &other).await;
+    }
+
+    /// This pod's standing call has ended, and no other has taken over.
+    pub(super) async fn leave_off(&self) {
+        self.say_of_attending(&self.shared.post.me.clone(), ATTENDS, &PodId::named(NOBODY)).await;
+    }
+
+    /// Where it is `attends` that feeds the streams still. What is not said is taken for a gap.
+    async fn say_of_attending(&self, attends: &PodId, field: &'static str, pod: &PodId) {
+        let key = self.places_key();
+        let checks = vec![(key.clone(), Check::field(ATTENDS, attends.as_str().to_owned()))];
+        let writes = vec![(key, Write::set(field, pod.as_str().to_owned()))];
         if let Ok(Commit::Done(revs)) = self.shared.store.commit(checks, writes, Sure::Master).await {
             self.queue.changed(revs.first().copied().unwrap_or(0));
-            let _ = self.look().await;
         }
     }
 
@@ -247,7 +297,10 @@ impl LiveSession {
         let (mut lead, mut attends) = (self.lead(), self.attends.subscribe());
         loop {
             let there = matches!(&*lead.borrow_and_update(), Lead::Elsewhere(_));
-            let other = attends.borrow_and_update().as_ref().is_some_and(|pod| *pod != self.shared.post.me);
+            let other = attends
+                .borrow_and_update()
+                .as_ref()
+                .is_some_and(|pod| *pod != self.shared.post.me && pod.as_str() != NOBODY);
             if there && other {
                 return;
             }

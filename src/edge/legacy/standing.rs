@@ -18,6 +18,8 @@ use tokio::time::timeout;
 const LINGER: Duration = Duration::from_secs(30);
 /// How long a pod that drains waits for another to take over: clients come back within a second or two.
 const HANDOVER: Duration = Duration::from_secs(5);
+/// How long it may take to find out which lists there are.
+const TOLD_WITHIN: Duration = Duration::from_secs(5);
 /// How long a client may take to answer a question that belongs to no call.
 const ASK_LIFE: Duration = Duration::from_secs(600);
 
@@ -57,6 +59,9 @@ impl Standing {
                 () = session.ended().cancelled() => End::Over,
                 () = leaves => End::Over,
             };
+            if !matches!(end, End::Relieved) {
+                attending.leave_off().await;
+            }
             drop(held.take());
             // A stream may have been opened after we had decided to go, and before another could take our place.
             if matches!(end, End::Alone) && *listeners.borrow() > 0 {
@@ -80,16 +85,25 @@ impl Standing {
                     () = &mut alone => End::Alone,
                 }
             };
-            match self.feed(attending.session(), until).await {
-                End::Relieved if !self.peer.gate.lifecycle.draining.is_cancelled() => {}
-                end => return end,
+            let end = self.feed(attending.session(), until, feeding.missed()).await;
+            if let End::Relieved = end {
+                feeding.hand_over().await;
+                if !self.peer.gate.lifecycle.draining.is_cancelled() {
+                    continue;
+                }
             }
+            return end;
         }
     }
 
     /// Passes on what comes, to the last that has come.
-    async fn feed(&mut self, session: &Arc<LiveSession>, until: impl Future<Output = End>) -> End {
-        let mut until = std::pin::pin!(until);
+    async fn feed(
+        &mut self,
+        session: &Arc<LiveSession>,
+        until: impl Future<Output = End>,
+        missed: impl Future<Output = ()>,
+    ) -> End {
+        let (mut until, mut missed, mut made_up) = (std::pin::pin!(until), std::pin::pin!(missed), false);
         let (holder, caller) = (session.clone(), self.peer.caller.clone());
         let call = move || {
             let facts = holder.facts();
@@ -103,6 +117,11 @@ impl Standing {
                 biased;
                 event = events.next() => event,
                 end = &mut until => return end,
+                () = &mut missed, if !made_up => {
+                    made_up = true;
+                    self.tell_everything(session).await;
+                    continue;
+                }
             };
             match event {
                 Some(Event::Note(note)) => {
@@ -112,6 +131,30 @@ impl Standing {
                 Some(Event::Pause) => {}
                 Some(Event::Done(_)) | None => return End::Over,
             }
+        }
+    }
+
+    /// After a gap everything that the client would have been told of may have changed.
+    async fn tell_everything(&self, session: &Arc<LiveSession>) {
+        let about = self.peer.mount.backend.about(self.peer.caller.clone());
+        let about = timeout(TOLD_WITHIN, about).await.ok().and_then(Result::ok);
+        let declared = about.and_then(|about| {
+            serde_json::from_slice::<serde_json::Value>(&about.capabilities.to_bytes()).ok()
+        });
+        let kinds = [
+            ("tools", Method::ToolsChanged),
+            ("prompts", Method::PromptsChanged),
+            ("resources", Method::ResourcesChanged),
+        ];
+        for (kind, method) in kinds {
+            // Where nobody knows, a list that did not change is asked for once more.
+            if declared.as_ref().is_none_or(|declared| declared[kind]["listChanged"] == true) {
+                session.tell(envelope::write_notification(&method, &Raw::trusted("{}")));
+            }
+        }
+        for uri in session.facts().subscriptions.iter() {
+            let params = Raw::of(&serde_json::json!({ "uri": uri }));
+            session.tell(envelope::write_notification(&Method::ResourceUpdated, &params));
         }
     }
 

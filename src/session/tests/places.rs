@@ -200,6 +200,49 @@ async fn the_standing_call_goes_to_the_pod_of_the_newest_stream_once_it_stands_t
 }
 
 #[tokio::test]
+async fn a_pod_knows_that_changes_may_have_been_missed_where_the_one_before_it_hands_nothing_over() {
+    for orderly in [true, false] {
+        let pods = Pods::start(2);
+        let of = pods.open().await;
+        let _old = announced(&of[0]).await;
+        let first = of[0].attend().unwrap();
+        soon(first.wanted()).await;
+        let feeding = first.begin();
+        of[0].changes().heard(1);
+        let mut attends = of[0].attends.subscribe();
+        tokio::select! {
+            () = feeding.relieved() => panic!("by nobody"),
+            _ = attends.wait_for(Option::is_some) => {}
+        }
+        let _new = announced(&of[1]).await;
+        let second = of[1].attend().unwrap();
+        soon(second.wanted()).await;
+        let feeds_there = second.begin();
+        of[1].changes().heard(1);
+        let missed = async {
+            tokio::select! {
+                () = feeds_there.relieved() => panic!("it is the newest"),
+                () = feeds_there.missed() => {}
+            }
+        };
+        if orderly {
+            let mut handed = of[1].handed.subscribe();
+            let handing = async {
+                feeding.relieved().await;
+                feeding.hand_over().await;
+                handed.wait_for(Option::is_some).await.map(drop)
+            };
+            tokio::select! {
+                () = missed => panic!("all that came was passed on"),
+                heard = soon(handing) => heard.unwrap(),
+            }
+        } else {
+            soon(missed).await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_subscription_on_one_pod_waits_until_the_pod_of_the_stream_listens_for_it() {
     let pods = Pods::start(2);
     let of = pods.open().await;
