@@ -106,7 +106,7 @@ impl House {
             listener::serve(admin, bounds, answer, Ends::at(&lifecycle.over)).await;
         };
         // To the end of the last call: its answers and cancels come this way.
-        let _hears = AbortOnDropHandle::new(tokio::spawn(gate.sessions.clone().hear()));
+        let hears = AbortOnDropHandle::new(tokio::spawn(gate.sessions.clone().hear()));
         gate.tasks.spawn(legacy::sweep(gate.clone()));
         let internal = internal::serve(internal, links.relay(), bounds, lifecycle.over.clone());
         let over = lifecycle.over.clone();
@@ -127,6 +127,8 @@ impl House {
             over.cancel();
         };
         tokio::join!(public, admin, internal);
+        // While the links end, so does the lease: nothing is sent here any more.
+        drop(hears);
         links.hang_up().await;
     }
 }

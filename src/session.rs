@@ -237,14 +237,14 @@ impl Sessions {
         let held = self.held(&id);
         let session = match held {
             Some(session) if session.facts().packed == *field => session,
-            Some(session) => match Facts::unpack(field) {
+            Some(session) => match Facts::read(&record) {
                 Some(facts) => {
                     session.learn(facts);
                     session
                 }
                 None => return Found::Unknown,
             },
-            None => match Facts::unpack(field) {
+            None => match Facts::read(&record) {
                 Some(facts) => self.handle(id, facts),
                 None => return Found::Unknown,
             },

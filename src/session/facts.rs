@@ -12,7 +12,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::FACTS;
 use crate::mcp::{Client, Principal};
+use crate::store::Record;
 use crate::wire::{Raw, Version, json};
 
 /// The most that `clientInfo` may take; of a larger one (icons as `data:` URIs) only name, title and version are kept.
@@ -66,6 +68,8 @@ pub struct Facts {
     pub(super) used: bool,
     /// The field that this was read from, or is written as.
     pub(super) packed: Bytes,
+    /// The record's revision then: what a cache gives may be older than what is held.
+    pub(super) rev: u64,
 }
 
 /// What a session cannot keep.
@@ -124,6 +128,7 @@ impl Facts {
             touched: now(),
             used: false,
             packed: Bytes::new(),
+            rev: 0,
         };
         Ok(facts.pack())
     }
@@ -178,6 +183,11 @@ impl Facts {
         self
     }
 
+    /// What a session's record says; `None` where no release of ours wrote it.
+    pub(super) fn read(record: &Record) -> Option<Facts> {
+        Some(Facts { rev: record.rev, ..Facts::unpack(record.field(FACTS)?)? })
+    }
+
     /// Reads the field; `None` where no release of ours wrote it.
     pub(super) fn unpack(field: &Bytes) -> Option<Facts> {
         let packed: Packed = serde_json::from_slice(field).ok()?;
@@ -198,6 +208,7 @@ impl Facts {
             touched: packed.touched,
             used: packed.used,
             packed: field.clone(),
+            rev: 0,
         })
     }
 }

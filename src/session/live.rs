@@ -172,12 +172,12 @@ impl LiveSession {
     async fn extend(&self, was: Arc<Facts>) -> Result<(), StoreAway> {
         let facts = Facts { touched: now(), used: true, ..(*was).clone() }.pack();
         match self.write(&was, &facts, Some(self.shared.kept(&facts))).await? {
-            true => {
-                self.learn(facts.clone());
+            Some(rev) => {
+                self.learn(Facts { rev, ..facts.clone() });
                 cap::note(&self.shared, &facts, &self.id).await
             }
             // Another touched or changed it, or it has ended.
-            false => self.reread().await.map(drop),
+            None => self.reread().await.map(drop),
         }
     }
 
@@ -215,8 +215,8 @@ impl LiveSession {
             if facts.packed == was.packed {
                 return Ok(());
             }
-            if self.write(&was, &facts, None).await? {
-                self.learn(facts);
+            if let Some(rev) = self.write(&was, &facts, None).await? {
+                self.learn(Facts { rev, ..facts });
                 return Ok(());
             }
             if !self.reread().await? {
@@ -227,18 +227,20 @@ impl LiveSession {
         Err(StoreAway.into())
     }
 
+    /// Replaces the facts, and gives the record's revision; `None` where they are others by now.
     async fn write(
         &self,
         was: &Facts,
         facts: &Facts,
         life: Option<std::time::Duration>,
-    ) -> Result<bool, StoreAway> {
+    ) -> Result<Option<u64>, StoreAway> {
         let key = self.record();
         let checks = vec![(key.clone(), Check::field(FACTS, was.packed.clone()))];
         let mut writes = vec![(key.clone(), Write::set(FACTS, facts.packed.clone()))];
         writes.extend(life.map(|life| (key, Write::Live(life))));
         match self.shared.store.commit(checks, writes, Sure::Master).await {
-            Ok(commit) => Ok(matches!(commit, Commit::Done(_))),
+            Ok(Commit::Done(revs)) => Ok(Some(revs.first().copied().unwrap_or(was.rev))),
+            Ok(Commit::Failed { .. }) => Ok(None),
             Err(_) => Err(StoreAway),
         }
     }
@@ -246,10 +248,11 @@ impl LiveSession {
     /// Reads the record from its master; false, and ended, where there is none.
     pub(super) async fn reread(&self) -> Result<bool, StoreAway> {
         let record = self.shared.store.get(self.record()).await.map_err(|_| StoreAway)?;
-        let facts = record.as_ref().and_then(|record| Facts::unpack(record.field(FACTS)?));
-        match facts {
+        match record.as_ref().and_then(Facts::read) {
             Some(facts) => {
-                self.learn(facts);
+                // Whatever was known: a master that a failover made may have lost the last change.
+                let was = self.facts.swap(Arc::new(facts));
+                self.tell_learnt(&was);
                 Ok(true)
             }
             None => {
@@ -259,9 +262,17 @@ impl LiveSession {
         }
     }
 
-    /// Takes in what the record says now.
+    /// Takes in what the record says, unless that is older than what is known.
     pub(super) fn learn(&self, facts: Facts) {
-        let was = self.facts.swap(Arc::new(facts));
+        let facts = Arc::new(facts);
+        let newer = |held: &Arc<Facts>| if facts.rev >= held.rev { facts.clone() } else { held.clone() };
+        let was = self.facts.rcu(newer);
+        if facts.rev >= was.rev {
+            self.tell_learnt(&was);
+        }
+    }
+
+    fn tell_learnt(&self, was: &Facts) {
         if was.subscriptions != self.facts.load().subscriptions {
             self.changes.made();
         }

@@ -114,8 +114,9 @@ impl LiveSession {
     }
 
     /// Takes in where streams are open. Those of this pod that are open elsewhere by now end here.
-    fn learn_places(self: &Arc<Self>, read: Read) {
-        let Some(closed) = self.queue.learn(&self.shared.post.me, read.rev, read.places) else { return };
+    fn learn_places(self: &Arc<Self>, read: Read, from_master: bool) {
+        let me = &self.shared.post.me;
+        let Some(closed) = self.queue.learn(me, read.rev, from_master, read.places) else { return };
         for held in closed {
             let session = self.clone();
             self.shared.tasks.spawn(async move { session.let_go(&held).await });
@@ -135,14 +136,14 @@ impl LiveSession {
     /// Looks where streams are open, in the cache where that is trusted, and hears of the next change.
     pub(super) async fn look(self: &Arc<Self>) -> Result<(), StoreAway> {
         let record = self.shared.store.near(self.places_key()).await.map_err(|_| StoreAway)?;
-        self.learn_places(self.read_places(record));
+        self.learn_places(self.read_places(record), false);
         Ok(())
     }
 
     /// As [`LiveSession::look`], past the cache.
     pub(super) async fn look_again(self: &Arc<Self>) -> Result<(), StoreAway> {
         let record = self.shared.store.get(self.places_key()).await.map_err(|_| StoreAway)?;
-        self.learn_places(self.read_places(record));
+        self.learn_places(self.read_places(record), true);
         Ok(())
     }
 

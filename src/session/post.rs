@@ -15,7 +15,7 @@ use super::places::{Lead, PLACES};
 use super::route::has_log;
 use super::telling::Telling;
 use super::writers::News;
-use super::{FACTS, LiveSession, RECORD, Sessions, Shared, facts::Facts, lock};
+use super::{LiveSession, RECORD, Sessions, Shared, facts::Facts, lock};
 use crate::mcp::SessionId;
 use crate::store::{Heard, Key, PodId, Topic};
 
@@ -168,7 +168,7 @@ impl Sessions {
                     futures_util::stream::iter(live)
                         .for_each_concurrent(AT_ONCE, async |session| {
                             sessions.refresh(&session).await;
-                            session.hold_all().await;
+                            sessions.recover(&session).await;
                             session.streams.told_all(News::More);
                         })
                         .await;
@@ -180,13 +180,24 @@ impl Sessions {
         }
     }
 
+    /// As [`Sessions::refresh`], past what is known: after a failover the store may know less.
+    async fn recover(&self, session: &Arc<LiveSession>) {
+        if session.is_busy() {
+            let _ = session.reread().await;
+        }
+        if session.minds_places() {
+            let _ = session.look_again().await;
+            session.hold_all().await;
+            session.route();
+        }
+    }
+
     /// Learns what the record says now. With the store away nothing is learnt; a gap follows when it is back.
     async fn refresh(&self, session: &Arc<LiveSession>) {
         match self.shared.store.near(session.record()).await {
             Ok(Some(record)) => {
-                let facts = record.field(FACTS);
-                if let Some(field) = facts.filter(|field| session.facts().packed != **field)
-                    && let Some(facts) = Facts::unpack(field)
+                if let Some(facts) =
+                    Facts::read(&record).filter(|facts| facts.packed != session.facts().packed)
                 {
                     session.learn(facts);
                 }

@@ -219,9 +219,15 @@ impl Queue {
     /// The streams that are open over all pods, as the record of places says at this revision. One of ours that another
     /// pod has by now ends here; one that is not among them is not known elsewhere any more. `None`: it is old, and counts
     /// for nothing. Else what stands there of this pod, and is not open here.
-    pub(super) fn learn(&self, me: &PodId, rev: Option<u64>, places: Vec<Place>) -> Option<Vec<Held>> {
+    pub(super) fn learn(
+        &self,
+        me: &PodId,
+        rev: Option<u64>,
+        from_master: bool,
+        places: Vec<Place>,
+    ) -> Option<Vec<Held>> {
         let mut waiting = lock(&self.waiting);
-        if rev.is_some_and(|rev| rev < waiting.rev) {
+        if !from_master && rev.is_some_and(|rev| rev < waiting.rev) {
             return None;
         }
         waiting.rev = rev.unwrap_or(waiting.rev);

@@ -253,3 +253,15 @@ async fn a_writer_that_hangs_up_lets_go_of_readers_on_other_pods_after_what_it_s
     outlet.finish(Some("2".into())).await.unwrap();
     assert_eq!(soon(all(rest(&of[1], &prime))).await, ["1", "2"]);
 }
+
+#[tokio::test]
+async fn what_a_cache_gives_late_undoes_nothing() {
+    let pods = Pods::start(1);
+    let [session] = &pods.open().await[..] else { panic!() };
+    let old = session.facts().clone();
+    session.subscribe("file:///a").await.unwrap();
+    let count = *session.changes().watch().borrow();
+    session.learn((*old).clone());
+    assert!(session.facts().subscriptions.contains("file:///a"));
+    assert_eq!(*session.changes().watch().borrow(), count);
+}
