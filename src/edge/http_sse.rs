@@ -16,7 +16,9 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{Response, StatusCode, request};
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// When the transport was superseded (RFC 9745: seconds since 1970), and when it may go (RFC 8594).
 const DEPRECATED: HeaderValue = HeaderValue::from_static("@1742947200");
@@ -24,6 +26,9 @@ const SUNSET: HeaderValue = HeaderValue::from_static("Fri, 31 Dec 2027 23:59:59 
 const MIGRATION: HeaderValue = HeaderValue::from_static(
     "<https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#backwards-compatibility>; rel=\"deprecation\"",
 );
+
+/// How often the pod of a stream looks for calls that were lost on others.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// Opens the stream, and the session with it.
 pub async fn open(gate: Arc<Gate>, mount: Arc<Mount>, parts: &request::Parts) -> Response<Body> {
@@ -53,6 +58,7 @@ async fn stream(gate: Arc<Gate>, mount: Arc<Mount>, parts: &request::Parts) -> R
     let listener = session.listen_without_ids().announced().await;
     let peer = Peer::holding(&gate, &mount, map, session);
     gate.tasks.spawn(attend_when_begun(peer.clone(), map.clone()));
+    gate.tasks.spawn(tell_of_lost(peer.clone()));
     streams::sse(&peer, sse::write(&endpoint), listener)
 }
 
@@ -66,6 +72,23 @@ async fn attend_when_begun(peer: Peer, map: http::HeaderMap) {
         }
         _ = open.wait_for(|open| *open == 0) => {}
         () = session.ended().cancelled() => {}
+    }
+}
+
+/// Says what became of calls that ran on a pod that is lost, while the stream is open.
+async fn tell_of_lost(peer: Peer) {
+    let Some(session) = peer.session.clone() else { return };
+    let mut open = session.listeners();
+    let mut suspects = HashSet::new();
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            _ = open.wait_for(|open| *open == 0) => return,
+            () = session.ended().cancelled() => return,
+        }
+        for noted in session.lost_pending(&mut suspects).await {
+            exchange::say_lost(&peer, &session, &noted).await;
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use crate::gateway::Gateway;
 use crate::gateway::exchange::Answer;
+use crate::gateway::http_sse::HttpSse;
 use crate::gateway::legacy::Legacy;
 use crate::harness::{Fixture, comes_true};
 use crate::store::redis::server::Server;
@@ -272,4 +273,18 @@ async fn what_a_killed_pod_had_logged_for_a_get_stream_comes_again_elsewhere_and
     let listed = there.result("tools/list", json!({})).await;
     let new = |tool: &Value| tool["name"].as_str().is_some_and(|name| name.starts_with("new_"));
     assert!(listed["tools"].as_array().expect("a list").iter().any(new), "the session goes on");
+}
+
+#[tokio::test]
+async fn a_call_of_http_sse_whose_pod_is_killed_is_said_to_be_lost_on_the_clients_stream() {
+    let upstream = Fixture::listening("--http", &["--era", "legacy"]);
+    let mut pods = Pods::before(&[("up", &upstream)], 2);
+    let mut client = HttpSse::begin(pods.pod(1).address, "/mcp", json!({})).await;
+    client.address = pods.pod(0).address;
+    client.send("9", "tools/call", &json!({ "name": "never", "arguments": {} }).to_string()).await;
+    comes_true("it runs", || async { upstream.seen_of("tools/call").await.len() == 1 }).await;
+    pods.kill(0);
+    let (_, answer) = message(&mut client.stream).await;
+    assert_eq!((&answer["id"], &answer["result"]["isError"]), (&json!(9), &json!(true)), "{answer}");
+    assert_eq!(answer["result"]["_meta"]["plasm/error"]["reason"], "outcome_unknown", "{answer}");
 }

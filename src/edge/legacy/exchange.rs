@@ -74,6 +74,16 @@ pub fn answer_on_stream(peer: Peer, session: Arc<LiveSession>, requests: Vec<Req
     exchange.start(requests);
 }
 
+/// Says on the session's one stream that calls were lost with their pod, which had noted them.
+pub async fn say_lost(peer: &Peer, session: &Arc<LiveSession>, noted: &[u8]) {
+    for left in ways::read(noted) {
+        let call = left.call(&peer.caller);
+        let reason = Reason::Lost { safe: call.method.is_safe() };
+        let (_, message) = Writer::new(&call, left.id).outcome(Outcome::Error(reason.into()));
+        session.put(message).await;
+    }
+}
+
 /// An exchange that runs in the task of its socket as long as that waits for the answer: most need no task of their own.
 struct Attended {
     run: Option<BoxFuture<'static, ()>>,
@@ -217,7 +227,14 @@ impl Exchange {
             });
             calls.push(self.steps(Begin::New(call), called));
         }
+        let pending = match &self.out {
+            Some(Out::Session(session)) => session.note_pending(self.ways.noted()).await,
+            _ => None,
+        };
         self.see_through(asked, Steps::of(calls)).await;
+        if let Some(pending) = pending {
+            pending.done().await;
+        }
     }
 
     /// The calls that another pod began, on the stream that it left.

@@ -94,6 +94,11 @@ impl Ways {
         noted.track.map(|track| Track { at: mark.at, ..track })
     }
 
+    /// The calls as they were begun.
+    pub(super) fn noted(&self) -> Bytes {
+        calls(&self.all())
+    }
+
     /// Whether the next note of a call is in the log already.
     pub(super) fn is_told(&self, n: usize) -> bool {
         let mut all = self.all();
@@ -210,20 +215,23 @@ fn calls(all: &[Way]) -> Bytes {
 
 /// The calls that had not ended when their pod was lost, as it noted them.
 pub(super) fn left(notes: &BTreeMap<Arc<str>, Bytes>) -> Vec<Left> {
-    let calls: Option<Vec<Noted>> = notes.get(CALLS).and_then(|calls| serde_json::from_slice(calls).ok());
+    let calls = notes.get(CALLS).map(|calls| read(calls)).unwrap_or_default();
     let mark = |n: usize| -> Mark {
         let mark = notes.get(format!("a{n}").as_str());
         mark.and_then(|mark| serde_json::from_slice(mark).ok()).unwrap_or_default()
     };
-    let calls = calls.unwrap_or_default().into_iter().enumerate();
-    calls
-        .filter_map(|(n, noted)| {
-            let token = Bytes::copy_from_slice(noted.id.get().as_bytes());
-            let id = Id::read(&token, &(0..token.len() as u32))?;
-            Some(Left { id, mark: mark(n), noted })
-        })
-        .filter(|left| !left.mark.over)
-        .collect()
+    let marked = calls.into_iter().enumerate().map(|(n, left)| Left { mark: mark(n), ..left });
+    marked.filter(|left| !left.mark.over).collect()
+}
+
+/// The calls in a note, as they were begun.
+pub(super) fn read(noted: &[u8]) -> Vec<Left> {
+    let noted: Vec<Noted> = serde_json::from_slice(noted).unwrap_or_default();
+    let of = |noted: Noted| {
+        let token = Bytes::copy_from_slice(noted.id.get().as_bytes());
+        Some(Left { id: Id::read(&token, &(0..token.len() as u32))?, mark: Mark::default(), noted })
+    };
+    noted.into_iter().filter_map(of).collect()
 }
 
 impl Left {

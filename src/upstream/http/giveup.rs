@@ -8,14 +8,25 @@ use crate::wire::{Era, Id, Method, Raw, envelope};
 use std::sync::Arc;
 
 /// Tells a legacy upstream that a request of ours is given up, unless disarmed before it is dropped.
-pub(super) struct GiveUp(Option<(Arc<Exchange>, Route, Id, Option<Arc<Trail>>)>);
+pub(super) struct GiveUp(Option<Begun>);
+
+struct Begun {
+    exchange: Arc<Exchange>,
+    route: Route,
+    id: Id,
+    trail: Option<Arc<Trail>>,
+}
 
 impl GiveUp {
     /// `initialize` is never cancelled: it goes before a version is negotiated.
     pub(super) fn watch(exchange: &Arc<Exchange>, route: &Route, request: &Outgoing) -> GiveUp {
         let legacy = route.version.is_some_and(|v| v.era() == Era::Legacy);
-        let what = || (exchange.clone(), route.clone(), request.id.clone(), request.trail.clone());
-        GiveUp(legacy.then(what))
+        GiveUp(legacy.then(|| Begun {
+            exchange: exchange.clone(),
+            route: route.clone(),
+            id: request.id.clone(),
+            trail: request.trail.clone(),
+        }))
     }
 
     /// For what is no request.
@@ -31,7 +42,7 @@ impl GiveUp {
 
 impl Drop for GiveUp {
     fn drop(&mut self) {
-        let Some((exchange, route, id, trail)) = self.0.take() else { return };
+        let Some(Begun { exchange, route, id, trail }) = self.0.take() else { return };
         // Another process goes on with what is dropped here.
         if trail.is_some_and(|trail| trail.is_let_go()) {
             return;
