@@ -132,6 +132,10 @@ async fn take(gate: Arc<Gate>, mount: Arc<Mount>, parts: &request::Parts, text: 
         peer.touch().await;
     }
     let Some(session) = peer.session.clone() else { return peer::not_found(&gate, None) };
+    if !requests.is_empty() && session.reach().await.is_err() {
+        // Its answer would have no way to the stream.
+        return peer::store_away(&gate, requests.first().map(|request| &request.id));
+    }
     match &requests[..] {
         [request] if request.method == Method::Initialize => begin(peer, &parts.headers, request).await,
         [] if ready.is_empty() => body::empty(&gate, StatusCode::ACCEPTED),

@@ -12,6 +12,7 @@ use super::letter::Letter;
 use super::outlet::{Refused, Stored};
 use super::places::{Lead, Place};
 use super::writers::News;
+use crate::mcp::StoreAway;
 
 /// The pause before a message is tried again that the store did not take.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -35,13 +36,17 @@ impl LiveSession {
         self.route();
     }
 
+    /// Whether it is known where the session's streams are open, if any is. Error: the store is away, and with it whatever
+    /// is to be told on a stream elsewhere.
+    pub async fn reach(self: &Arc<Self>) -> Result<(), StoreAway> {
+        if self.queue.lead() == Lead::Nobody { self.look().await } else { Ok(()) }
+    }
+
     /// A request or an answer for the session's newest GET stream, on whichever pod. False: no stream is open, and none
     /// takes it. Where too much waits unread, the streams end.
     pub async fn put(self: &Arc<Self>, message: Bytes) -> bool {
-        if self.queue.lead() == Lead::Nobody {
-            // With the store away, what is known here has to do.
-            let _ = self.look().await;
-        }
+        // With the store away, what is known here has to do.
+        let _ = self.reach().await;
         if self.queue.lead() == Lead::Nobody {
             return false;
         }

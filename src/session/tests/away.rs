@@ -90,3 +90,28 @@ async fn b057_with_the_store_away_nothing_is_called_unknown_and_open_streams_go_
     let (id, last) = text(reads.next().await);
     assert!(!id.is_empty() && last == "4");
 }
+
+#[tokio::test]
+async fn with_the_store_away_an_answer_counts_on_the_pod_that_asked_and_is_no_error_elsewhere() {
+    let store = Arc::new(Reach { store: Memory::new(1 << 20), away: AtomicBool::new(false) });
+    let keyring = Arc::new(Keyring::random());
+    let pod = || Sessions::new(PodId::random(), store.clone(), keyring.clone(), Settings::default());
+    let (one, two) = (pod(), pod());
+    let here = open(&one).await;
+    let Found::Found(there) = two.find(here.session_id().as_str(), &anna(), "p").await else { panic!() };
+    let mut listens = here.listen().announced().await.into_stream();
+    store.away.store(true, Ordering::SeqCst);
+    let (sender, answer) = oneshot::channel();
+    let asking = here.ask(sender, std::time::Duration::from_secs(60), None);
+    assert!(here.put("question".into()).await, "its stream is open here");
+    assert_eq!(text(listens.next().await), (String::new(), "question".into()));
+    assert_eq!(there.answer(response(asking.id())).await, Answered::Away);
+    assert_eq!((here.reach().await, there.reach().await), (Ok(()), Err(StoreAway)));
+    assert_eq!(here.answer(response(asking.id())).await, Answered::Delivered);
+    assert_eq!(answer.await.unwrap().unwrap().to_bytes(), "{}");
+    assert_eq!(here.answer(response(asking.id())).await, Answered::Unknown);
+    // A stream that is opened meanwhile is the newest here, and known elsewhere later.
+    let mut newer = here.listen().announced().await.into_stream();
+    here.tell("note".into());
+    assert_eq!(text(newer.next().await).1, "note");
+}
