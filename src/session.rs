@@ -107,6 +107,8 @@ pub struct Sessions {
     shared: Arc<Shared>,
     /// Keeps the handles of the last minute, so that `live` finds them.
     kept: moka::sync::Cache<Arc<str>, Arc<LiveSession>>,
+    /// How many sessions principals had when that was last read.
+    seen: moka::sync::Cache<Arc<str>, cap::Seen>,
 }
 
 struct Shared {
@@ -170,6 +172,7 @@ impl Sessions {
                 tasks: TaskTracker::new(),
             }),
             kept,
+            seen: moka::sync::Cache::new(KEPT_HANDLES),
         }
     }
 

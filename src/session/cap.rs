@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::facts::{Facts, now};
 use super::{Ended, Sessions, Shared, TOUCH_PART};
 use crate::mcp::{SessionId, StoreAway};
-use crate::store::{Key, Sure, Write};
+use crate::store::{Commit, Key, Sure, Write};
 
 /// Sessions that one opening ends at most, so that it never takes long.
 const AT_ONCE: usize = 16;
@@ -26,14 +26,32 @@ fn read(entry: &[u8]) -> Option<(bool, u64)> {
     Some((*last == b'u', std::str::from_utf8(digits).ok()?.parse().ok()?))
 }
 
-/// Notes a use.
-pub(super) async fn note(shared: &Shared, facts: &Facts, id: &SessionId) -> Result<(), StoreAway> {
+/// What a principal's record held when this pod last read it. Each commit grows its revision by one and adds one session at
+/// most, so that a later revision says how many there can be by then, and most openings read nothing.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    rev: u64,
+    count: usize,
+}
+
+impl Seen {
+    /// The most sessions that a record of this revision can hold.
+    fn at_most(self, rev: u64) -> u64 {
+        rev.checked_sub(self.rev).map_or(u64::MAX, |more| more.saturating_add(self.count as u64))
+    }
+}
+
+/// Notes a use; gives the record's revision after it.
+pub(super) async fn note(shared: &Shared, facts: &Facts, id: &SessionId) -> Result<u64, StoreAway> {
     let key = key(&facts.owner);
     let writes = vec![
         (key.clone(), Write::set(id.0.clone(), entry(facts.touched, facts.used))),
         (key, Write::Live(shared.settings.life)),
     ];
-    shared.store.commit(Vec::new(), writes, Sure::Master).await.map(drop).map_err(|_| StoreAway)
+    match shared.store.commit(Vec::new(), writes, Sure::Master).await {
+        Ok(Commit::Done(numbers)) => Ok(numbers.into_iter().max().unwrap_or(u64::MAX)),
+        Ok(Commit::Failed { .. }) | Err(_) => Err(StoreAway),
+    }
 }
 
 /// Notes a new session and ends what is over the cap: first what was never used, then what was not used for longest,
@@ -44,11 +62,17 @@ pub(super) async fn admit(
     id: &SessionId,
 ) -> Result<Vec<Arc<Ended>>, StoreAway> {
     let shared = &*sessions.shared;
-    note(shared, facts, id).await?;
+    let rev = note(shared, facts, id).await?;
+    let seen = sessions.seen.get(&facts.owner);
+    if seen.is_some_and(|seen| seen.at_most(rev) <= shared.settings.cap as u64) {
+        return Ok(Vec::new());
+    }
     let key = key(&facts.owner);
     let Some(record) = shared.store.get(key.clone()).await.map_err(|_| StoreAway)? else {
         return Ok(Vec::new());
     };
+    let now_seen = Seen { rev: record.rev, count: record.fields.len() };
+    sessions.seen.insert(facts.owner.clone(), now_seen);
     if record.fields.len() <= shared.settings.cap {
         return Ok(Vec::new());
     }

@@ -130,7 +130,9 @@ impl Facts {
             packed: Bytes::new(),
             rev: 0,
         };
-        Ok(facts.pack())
+        let facts = facts.pack();
+        // Read back, so that it holds its own bytes and not the whole buffer that the request came in.
+        Ok(Facts::unpack(&facts.packed).unwrap_or(facts))
     }
 
     /// Says of itself what `initialize` says, where the session was there before it (HTTP+SSE).

@@ -174,7 +174,7 @@ impl LiveSession {
         match self.write(&was, &facts, Some(self.shared.kept(&facts))).await? {
             Some(rev) => {
                 self.learn(Facts { rev, ..facts.clone() });
-                cap::note(&self.shared, &facts, &self.id).await
+                cap::note(&self.shared, &facts, &self.id).await.map(drop)
             }
             // Another touched or changed it, or it has ended.
             None => self.reread().await.map(drop),

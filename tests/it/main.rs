@@ -6,6 +6,7 @@ mod certificates;
 mod client_commands;
 mod drain;
 mod field;
+mod figures;
 mod gateway;
 mod harness;
 mod hostile_client;
