@@ -4,6 +4,7 @@
 //! upstreams: what answers is a [`Backend`](crate::mcp::Backend).
 
 pub mod answer;
+mod bare;
 pub mod body;
 pub mod callers;
 pub mod dispatch;

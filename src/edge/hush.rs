@@ -47,6 +47,10 @@ impl<F> Hush<F> {
     pub fn get_mut(&mut self) -> &mut F {
         &mut self.connection
     }
+
+    pub fn into_inner(self) -> F {
+        self.connection
+    }
 }
 
 impl<F: Future + Unpin> Future for Hush<F> {

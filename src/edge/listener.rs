@@ -1,5 +1,6 @@
 //! Sockets: accepts connections, bounds heads and idle time, ends them gracefully.
 
+use super::bare::{self, Handoff, Seen};
 use super::gate::Gate;
 use super::hush::{Hush, Hushed};
 use super::patience::Patient;
@@ -13,9 +14,11 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -138,25 +141,42 @@ where
     F: Fn(Request<Body>) -> A + Send + 'static,
     A: Future<Output = Response<Body>> + Send + 'static,
 {
+    let handoff = Arc::new(Handoff::default());
+    let keeping = handoff.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        answer(request.map(|body| Body::new(Hushed(body)))).map(Ok::<_, Infallible>)
+        let (version, keeping) = (request.version(), keeping.clone());
+        // In a box of its own: hyper keeps the place of the future for as long as the connection is open, and an idle
+        // connection would hold the largest answer's working memory.
+        let answer = Box::pin(answer(request.map(|body| Body::new(Hushed(body)))));
+        answer.map(move |answer| Ok::<_, Infallible>(keeping.keep(version, answer)))
     });
-    let connection = std::pin::pin!(
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(bounds.head_time)
-            .max_buf_size(bounds.head.max(8192))
-            .serve_connection(Patient::new(TokioIo::new(socket), WRITE_TIME), service)
-    );
+    let io = Seen::new(Patient::new(TokioIo::new(socket), WRITE_TIME), handoff.clone());
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(bounds.head_time)
+        .max_buf_size(bounds.head.max(8192))
+        .serve_connection(io, service);
     let mut connection = Hush::new(connection);
+    let mut closing = false;
     // A broken connection is the peer's business; what was lost on it is known to the rooms that wrote.
+    let stream = loop {
+        let served = poll_fn(|context| match Pin::new(&mut connection).poll(context) {
+            Poll::Ready(_) => Poll::Ready(None),
+            Poll::Pending => handoff.take().map_or(Poll::Pending, |stream| Poll::Ready(Some(stream))),
+        });
+        tokio::select! {
+            stream = served => break stream,
+            () = ends.close.cancelled(), if !closing => {
+                Pin::new(connection.get_mut()).graceful_shutdown();
+                closing = true;
+            }
+            () = ends.deadline.cancelled() => return,
+        }
+    };
+    let Some(stream) = stream else { return };
+    let io = connection.into_inner().into_parts().io;
     tokio::select! {
-        _ = &mut connection => return,
-        () = ends.close.cancelled() => connection.get_mut().as_mut().graceful_shutdown(),
-        () = ends.deadline.cancelled() => return,
-    }
-    tokio::select! {
-        _ = connection => {}
+        () = bare::send(io, stream) => {}
         () = ends.deadline.cancelled() => {}
     }
 }

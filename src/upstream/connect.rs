@@ -50,6 +50,7 @@ pub struct Io {
     whole_url: bool,
 }
 
+#[expect(clippy::large_enum_variant, reason = "nearly every connection is straight, and its pool boxes it")]
 enum Stream {
     Straight(StraightIo),
     Tunnel(Box<MaybeHttpsStream<StraightIo>>),

@@ -75,7 +75,8 @@ mod tests {
 
     #[test]
     fn the_environment_names_the_proxy_of_an_address() {
-        let table: &[(&[(&str, &str)], &str, Option<&str>)] = &[
+        type Case = (&'static [(&'static str, &'static str)], &'static str, Option<&'static str>);
+        let table: &[Case] = &[
             (&[], "https://up.test/", None),
             (&[("HTTPS_PROXY", "http://p:3128")], "https://up.test/", Some("http://p:3128/")),
             (&[("https_proxy", "p:3128")], "https://up.test/", Some("http://p:3128/")),
