@@ -40,6 +40,10 @@ pub(super) struct Core {
     places: Mutex<HashMap<Arc<str>, Place>>,
     finding: Arc<Flights<Arc<str>, Dialled>>,
     keepers: TaskTracker,
+    /// Has a token for each request of another pod that is being answered on these channels.
+    guests: TaskTracker,
+    /// Nothing new begins on these channels.
+    ending: CancellationToken,
     over: CancellationToken,
 }
 
@@ -58,6 +62,8 @@ pub(super) struct Hold {
     owner: Arc<str>,
     pub(super) link: Weak<Link>,
     opened: OnceLock<Arc<dyn Transport>>,
+    /// See [`Core::guests`].
+    pub(super) guests: TaskTracker,
     /// The lease is no longer ours, or is not to be: nothing new begins on the channel.
     given_up: CancellationToken,
     /// The channel is no more.
@@ -90,6 +96,8 @@ impl Leased {
             places: Mutex::default(),
             finding: Flights::new(),
             keepers: TaskTracker::new(),
+            guests: TaskTracker::new(),
+            ending: CancellationToken::new(),
             over: CancellationToken::new(),
         };
         Arc::new(Leased { core: Arc::new(core) })
@@ -127,9 +135,14 @@ impl Dial for Leased {
         })
     }
 
+    /// What other pods have begun here ends first, each request within its own time: their calls do not fail for a
+    /// configuration that changes here.
     fn hang_up(&self) -> BoxFuture<'static, ()> {
         let core = self.core.clone();
         Box::pin(async move {
+            core.ending.cancel();
+            core.guests.close();
+            core.guests.wait().await;
             core.over.cancel();
             core.keepers.close();
             tokio::join!(core.inner.hang_up(), core.keepers.wait());
@@ -162,7 +175,7 @@ impl Core {
         let patience = Instant::now() + lease::LIFE + lease::RENEW;
         let mut rounds = 0;
         while rounds < ROUNDS {
-            if self.over.is_cancelled() {
+            if self.ending.is_cancelled() {
                 return Err(TransportError::Unreachable("the gateway is ending".into()));
             }
             let found = lease::find(self.store(), &key).await.map_err(|_| TransportError::StoreAway)?;
@@ -220,7 +233,8 @@ impl Core {
             owner: owner.clone(),
             link: self.link.get().cloned().unwrap_or_default(),
             opened: OnceLock::new(),
-            given_up: CancellationToken::new(),
+            guests: self.guests.clone(),
+            given_up: self.ending.child_token(),
             over: CancellationToken::new(),
         });
         self.relay.holds().insert(hold.lease.name.clone(), hold.clone());
@@ -247,6 +261,7 @@ impl Core {
             tokio::select! {
                 () = hold.over.cancelled() => break true,
                 () = settings.draining.cancelled() => break true,
+                () = hold.given_up.cancelled() => break true,
                 () = self.over.cancelled() => break true,
                 () = sleep(lease::RENEW) => {}
             }

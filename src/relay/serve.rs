@@ -105,6 +105,8 @@ impl Relay {
         const MALFORMED: NotTaken = NotTaken(StatusCode::BAD_REQUEST, "no such request\n");
         let Opened { lease, want, .. } = opened;
         let hold = self.holds().get(&lease).cloned().ok_or(GONE)?;
+        // Before it is looked whether the channel may still be used: who ends it waits for whoever was told that it may.
+        let guest = hold.guests.token();
         let draining = &self.settings.draining;
         // An answer to what the upstream asked belongs to a call that has begun.
         let begins = !matches!(want, Want::Send { .. });
@@ -136,8 +138,15 @@ impl Relay {
             want => {
                 let (route, request) = want.outgoing(body).ok_or(MALFORMED)?;
                 let endless = request.method == Method::Listen;
-                let frames = stream::once(transport.request(route, request)).flat_map(answered).boxed();
-                Ok(if endless { self.until_draining(frames) } else { frames })
+                let frames = stream::once(transport.request(route, request)).flat_map(answered);
+                if endless {
+                    return Ok(self.until_draining(frames.boxed()));
+                }
+                let counted = frames.map(move |frame| {
+                    let _counted = &guest;
+                    frame
+                });
+                Ok(counted.boxed())
             }
         }
     }

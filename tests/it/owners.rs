@@ -24,6 +24,7 @@ struct Pods {
     one: Gateway,
     two: Gateway,
     redis: Server,
+    config: Value,
     _folder: TempDir,
 }
 
@@ -48,8 +49,8 @@ impl Pods {
         if config.get("internal_listen").is_none() {
             config["internal_listen"] = json!("127.0.0.1:0");
         }
-        let (one, two) = (Gateway::start(config.clone()), Gateway::start(config));
-        Pods { one, two, redis, _folder: folder }
+        let (one, two) = (Gateway::start(config.clone()), Gateway::start(config.clone()));
+        Pods { one, two, redis, config, _folder: folder }
     }
 
     fn clients(&self, capabilities: Value) -> [Modern; 2] {
@@ -201,7 +202,7 @@ async fn changes_are_told_by_either_pod() {
 
 #[tokio::test]
 async fn a_lost_owner_leaves_what_was_sent_unknown_and_the_next_call_finds_a_new_child() {
-    let Pods { one, two, redis: _redis, _folder } = Pods::before_a_child("legacy");
+    let Pods { one, two, redis: _redis, _folder, .. } = Pods::before_a_child("legacy");
     let client = |pod: &Gateway| Modern::new(pod.address, "/mcp", json!({}));
     let (here, there) = (client(&one), client(&two));
     assert_eq!(text(&here.call("count", json!({})).await), "1");
@@ -221,7 +222,7 @@ async fn a_lost_owner_leaves_what_was_sent_unknown_and_the_next_call_finds_a_new
 
 #[tokio::test]
 async fn a_pod_that_drains_finishes_what_others_sent_it_and_hands_its_callers_on() {
-    let Pods { mut one, two, redis: _redis, _folder } = Pods::before_a_child("legacy");
+    let Pods { mut one, two, redis: _redis, _folder, .. } = Pods::before_a_child("legacy");
     let client = |pod: &Gateway| Modern::new(pod.address, "/mcp", json!({}));
     let (here, there) = (client(&one), client(&two));
     assert_eq!(text(&here.call("count", json!({})).await), "1");
@@ -236,6 +237,27 @@ async fn a_pod_that_drains_finishes_what_others_sent_it_and_hands_its_callers_on
     .await;
     assert_eq!(text(&running.answer().await["result"]), "2 steps");
     assert!(soon("its end", one.ended()).await.success());
+}
+
+#[tokio::test]
+async fn a_changed_upstream_ends_its_child_once_the_calls_of_other_pods_have_ended() {
+    let pods = Pods::before_a_child("legacy");
+    let [here, there] = pods.clients(json!({}));
+    assert_eq!(text(&here.call("count", json!({})).await), "1");
+    let params = json!({ "name": "progress", "arguments": { "steps": 2, "ms": 3000 }, "_meta": { "progressToken": 1 } });
+    let mut running = there.send("1", "tools/call", &params.to_string()).await;
+    assert_eq!(running.message().await.expect("it runs")["method"], "notifications/progress");
+    let mut config = pods.config.clone();
+    config["upstreams"]["up"]["max_concurrent"] = json!(77);
+    pods.one.reconfigure(&config);
+    pods.one.hang_up();
+    comes_true("its callers are handed on", || async {
+        there.call("count", json!({})).await;
+        pods.two.children().len() == 1
+    })
+    .await;
+    assert_eq!(text(&running.answer().await["result"]), "2 steps");
+    comes_true("the child has ended", || async { pods.one.children().is_empty() }).await;
 }
 
 #[tokio::test]
