@@ -156,8 +156,21 @@ impl Channel {
     /// Since when nobody uses the channel; `None` while a request is in flight or a standing stream is open.
     pub fn idle_since(&self) -> Option<Instant> {
         let state = self.core.state();
-        let listeners = state.standing.as_ref().map_or(0, |s| s.receiver_count());
-        (state.flights.is_empty() && listeners == 0).then_some(state.used)
+        state.is_idle().then_some(state.used)
+    }
+
+    /// Closes the channel where nobody uses it; whether it did. A request is either in flight before, and then the channel
+    /// stays, or is refused as not sent: never is one that may have begun taken for one that has not.
+    pub fn end_if_idle(&self) -> bool {
+        {
+            let mut state = self.core.state();
+            if !state.is_idle() {
+                return false;
+            }
+            state.out = None;
+        }
+        self.core.end(closed());
+        true
     }
 
     /// Counts as a use, so that a channel that was just given out is not taken for idle.
@@ -254,6 +267,11 @@ impl Core {
 }
 
 impl State {
+    fn is_idle(&self) -> bool {
+        let listeners = self.standing.as_ref().map_or(0, |s| s.receiver_count());
+        self.flights.is_empty() && listeners == 0
+    }
+
     /// Queues what must not wait. An upstream that has left so many of them unread does not miss one more.
     fn say(&self, message: Bytes, name: &str) {
         let Some(out) = &self.out else { return };

@@ -188,12 +188,12 @@ impl Core {
             return Ok(());
         }
         let idlest = slots.values_mut().filter_map(|slot| Some((slot.idle_since()?, slot)));
-        match idlest.min_by_key(|(since, _)| *since) {
-            Some((since, slot)) if now - since >= SPARE.min(self.limits.idle) => {
-                slot.retire(now);
-                Ok(())
-            }
-            _ => Err(TransportError::Busy),
+        let spare = idlest.min_by_key(|(since, _)| *since);
+        match spare
+            .is_some_and(|(since, slot)| now - since >= SPARE.min(self.limits.idle) && slot.retire(now))
+        {
+            true => Ok(()),
+            false => Err(TransportError::Busy),
         }
     }
 
@@ -291,14 +291,18 @@ impl Slot {
         }
     }
 
-    /// Ends the channel, which is no fault. Who was just given it and has not sent yet is told to dial again.
-    fn retire(&mut self, now: Instant) {
+    /// Ends the channel where it is idle still, which is no fault; whether it was. Who was just given it and has not sent
+    /// yet is told to dial again.
+    fn retire(&mut self, now: Instant) -> bool {
         if let State::Up(up) = &self.state {
+            if !up.channel.end_if_idle() {
+                return false;
+            }
             up.stop.cancel();
-            up.channel.end(TransportError::Unreachable("the channel was idle and is closed".into()));
         }
         self.faults = 0;
         self.state = State::Down { until: now };
+        true
     }
 
     fn fault(&mut self, at: Instant) {

@@ -325,6 +325,20 @@ async fn a_closed_channel_breaks_what_is_in_flight_and_takes_nothing_more() {
 }
 
 #[tokio::test]
+async fn a_channel_that_is_used_again_is_not_ended_as_idle_and_one_that_is_refuses_what_comes_after() {
+    let mut peer = peer();
+    let call = peer.calls("a", "1");
+    peer.hears().await;
+    assert!(!peer.channel.end_if_idle(), "a call is in flight");
+    peer.says(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+    assert!(matches!(call.await.unwrap().unwrap().answer, Answer::One(_)));
+    assert!(peer.channel.end_if_idle());
+    assert!(peer.channel.is_gone());
+    let refused = peer.calls("a", "2").await.unwrap().err().expect("it is closed");
+    assert!(refused.surely_not_begun());
+}
+
+#[tokio::test]
 async fn what_is_no_message_is_skipped_until_it_is_nothing_else() {
     let mut peer = peer();
     let call = peer.calls("a", "1");
