@@ -120,7 +120,8 @@ fn followed(response: Response<()>) -> io::Result<Head> {
         // Nobody asked for it.
         StatusCode::SWITCHING_PROTOCOLS => return Err(ErrorKind::InvalidData.into()),
         _ if map.contains_key(TRANSFER_ENCODING) => {
-            lasts &= length.is_none();
+            // In HTTP/1.0, or beside a length, somebody on the way may have understood it otherwise (RFC 9112 6.1).
+            lasts &= length.is_none() && response.version() == Version::HTTP_11;
             let last = map.get_all(TRANSFER_ENCODING).iter().next_back();
             let last = last.and_then(|value| value.to_str().ok()?.rsplit(',').next());
             match last.is_some_and(|coding| coding.trim().eq_ignore_ascii_case("chunked")) {
@@ -178,6 +179,11 @@ mod tests {
             ("HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, Chunked\r\n\r\n", Framing::chunked(), true),
             (
                 "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n",
+                Framing::chunked(),
+                false,
+            ),
+            (
+                "HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ntransfer-encoding: chunked\r\n\r\n",
                 Framing::chunked(),
                 false,
             ),
