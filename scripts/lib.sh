@@ -64,6 +64,8 @@ scratch() { printf '%s\n' "$SCRATCH"; }
 # start NAME COMMAND…: in the background, output to `$SCRATCH/NAME.log`; leaves the process id in STARTED.
 start() {
   local name=$1; shift
+  # Whoever waits for a line of it must not find that of a process of the same name before it.
+  : >"$SCRATCH/$name.log"
   "$@" >"$SCRATCH/$name.log" 2>&1 </dev/null &
   STARTED=$!
   PIDS+=("$STARTED")

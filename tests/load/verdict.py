@@ -4,7 +4,7 @@
     verdict.py quiet|rollout|kill|forget REPORT [KEY=VALUE…]
 
 KEY=VALUE are facts that the load generator cannot know: killed (a replica's name), handshakes and sessions (of the
-upstream that forgot), gateway_errors (answers of 5xx by other pods than the killed one, by nginx's log).
+upstream that forgot), moves (may-double: a change may be told twice where a stream moves), gateway_errors (answers of 5xx by other pods than the killed one, by nginx's log).
 """
 
 import json
@@ -85,7 +85,15 @@ def main():
         f"no change was lost to a session, of {received} ({count('changes_made_up')} told of as one after a gap)",
         f"{count('changes_lost')} were",
     )
-    check(count("changes_doubled") == 0, "no change was doubled for a session", f"{count('changes_doubled')} were")
+    # A standing call that moves to another pod stands on both for some milliseconds: what a modern upstream tells just then
+    # both hear, and nothing in it says that it is the same. To tell it twice is harmless, to guess would lose changes.
+    doubled = count("changes_doubled")
+    most = count("streams_ended") if facts.get("moves") == "may-double" else 0
+    check(
+        doubled <= most,
+        "no change was doubled for a session" if doubled == 0 else f"{doubled} changes were told twice, while their standing call moved",
+        f"{doubled} were",
+    )
     progress = count("progress_received")
     check(
         progress > 0 and count("progress_lost") == 0 and count("progress_doubled") == 0,

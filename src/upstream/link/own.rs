@@ -17,9 +17,11 @@ struct Own {
 }
 
 /// By the key of the callers that are equal: their session here, and how many standing calls use it.
+type Used = HashMap<Arc<str>, (Arc<Own>, usize)>;
+
 #[derive(Default)]
 pub(super) struct Owns {
-    used: Mutex<HashMap<Arc<str>, (Arc<Own>, usize)>>,
+    used: Mutex<Used>,
 }
 
 /// The use of one. With its last use the session ends.
@@ -32,7 +34,7 @@ pub(super) struct Holding {
 }
 
 impl Owns {
-    fn used(&self) -> MutexGuard<'_, HashMap<Arc<str>, (Arc<Own>, usize)>> {
+    fn used(&self) -> MutexGuard<'_, Used> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
