@@ -4,6 +4,7 @@
 mod asks;
 mod budget;
 mod calls;
+mod cancels;
 mod cap;
 mod changes;
 mod claim;

@@ -14,7 +14,7 @@ use super::era;
 use super::gate::{Gate, Mount};
 use super::http as requests;
 use crate::mcp::Note;
-use crate::session::{Answered, Cancelled, Deleted, Ended, Resumed};
+use crate::session::{Answered, Deleted, Ended, Resumed};
 use crate::telemetry::metrics;
 use crate::wire::{
     self, Id, Message, Method, Notification, Refused, Request, Version, code, envelope, headers,
@@ -237,11 +237,15 @@ pub fn notified(peer: &Peer, note: Notification) {
     match note.method {
         Method::Cancelled => {
             if let Some(id) = note.params.token(&note.params.request_id) {
-                let came_to = session.cancel(&id);
-                tracing::debug!(?came_to, "the client cancelled a call");
-                if came_to == Cancelled::Unknown {
+                if peer.gate.rules.shared {
                     let session = session.clone();
-                    peer.gate.tasks.spawn(async move { session.cancel_elsewhere(&id).await });
+                    peer.gate.tasks.spawn(async move {
+                        let came_to = session.cancel_everywhere(&id).await;
+                        tracing::debug!(?came_to, "the client cancelled a call");
+                    });
+                } else {
+                    let came_to = session.cancel(&id);
+                    tracing::debug!(?came_to, "the client cancelled a call");
                 }
             }
         }

@@ -48,6 +48,11 @@ impl Calls {
         !lock(&self.running).is_empty()
     }
 
+    /// How many run under this id.
+    pub(super) fn count(&self, id: &[u8]) -> usize {
+        lock(&self.running).get(id).map_or(0, Vec::len)
+    }
+
     /// The client cancels the call of this id: its JSON token, as it stands in the notification.
     pub fn cancel(&self, id: &[u8]) -> Cancelled {
         match lock(&self.running).get(id).map(Vec::as_slice) {

@@ -27,6 +27,12 @@ pub(super) enum Letter {
     Message { session: Arc<str>, must: bool, text: Bytes },
     /// The session's subscriptions have changed: a reply is wanted once they are listened for.
     TakeUp { session: Arc<str>, reply: ReplyTo },
+    /// Said on the bus: a session's client cancels the call of this id (its JSON token), wherever it runs.
+    Cancels { session: Arc<str>, call: Bytes, reply: ReplyTo },
+    /// The pod runs such a call: one, or several.
+    Runs { ticket: u64, pod: PodId, one: bool },
+    /// The call of this id is to be cancelled.
+    Cancel { session: Arc<str>, call: Bytes },
     /// What came of a letter that wanted a reply.
     Came { ticket: u64, good: bool },
 }
@@ -44,6 +50,9 @@ const FOLLOW: u8 = 3;
 const NEWS: u8 = 4;
 const MESSAGE: u8 = 5;
 const TAKE_UP: u8 = 6;
+const CANCELS: u8 = 7;
+const RUNS: u8 = 8;
+const CANCEL: u8 = 9;
 
 impl Letter {
     pub(super) fn write(&self) -> Bytes {
@@ -70,6 +79,13 @@ impl Letter {
                 write(MESSAGE, &[session.as_bytes(), &[u8::from(*must)], text])
             }
             Letter::TakeUp { session, reply } => write(TAKE_UP, &[session.as_bytes(), &reply.write()]),
+            Letter::Cancels { session, call, reply } => {
+                write(CANCELS, &[session.as_bytes(), call, &reply.write()])
+            }
+            Letter::Runs { ticket, pod, one } => {
+                write(RUNS, &[&ticket.to_be_bytes(), pod.as_str().as_bytes(), &[u8::from(*one)]])
+            }
+            Letter::Cancel { session, call } => write(CANCEL, &[session.as_bytes(), call]),
             Letter::Came { ticket, good } => write(CAME, &[&ticket.to_be_bytes(), &[u8::from(*good)]]),
         }
     }
@@ -105,6 +121,15 @@ impl Letter {
             },
             MESSAGE => Letter::Message { session: parts.text()?, must: parts.flag()?, text: parts.next()? },
             TAKE_UP => Letter::TakeUp { session: parts.text()?, reply: ReplyTo::read(&parts.next()?)? },
+            CANCELS => Letter::Cancels {
+                session: parts.text()?,
+                call: parts.next()?,
+                reply: ReplyTo::read(&parts.next()?)?,
+            },
+            RUNS => {
+                Letter::Runs { ticket: parts.number()?, pod: PodId::named(parts.text()?), one: parts.flag()? }
+            }
+            CANCEL => Letter::Cancel { session: parts.text()?, call: parts.next()? },
             CAME => Letter::Came { ticket: parts.number()?, good: parts.flag()? },
             _ => return None,
         })
@@ -173,6 +198,9 @@ mod tests {
             Letter::News { session: "s".into(), stream: "".into(), news: News::HangUp },
             Letter::Message { session: "s".into(), must: true, text: Bytes::from_static(b"{}") },
             Letter::TakeUp { session: "s".into(), reply: reply.clone() },
+            Letter::Cancels { session: "s".into(), call: Bytes::from_static(b"7"), reply: reply.clone() },
+            Letter::Runs { ticket: 3, pod: PodId::named("abcdefgh"), one: false },
+            Letter::Cancel { session: "s".into(), call: Bytes::from_static(b"\"7\"") },
             Letter::Came { ticket: u64::MAX, good: true },
             Letter::Came { ticket: 0, good: false },
         ]

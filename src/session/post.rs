@@ -6,27 +6,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::StreamExt as _;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::letter::{LONGEST, Letter, ReplyTo};
 use super::places::{Lead, PLACES};
 use super::route::has_log;
 use super::telling::Telling;
 use super::writers::News;
-use super::{LiveSession, RECORD, Sessions, Shared, facts::Facts, lock};
+use super::{LiveSession, RECORD, Sessions, Shared, cancels, facts::Facts, lock};
 use crate::mcp::SessionId;
-use crate::store::{Heard, Key, PodId, Topic};
+use crate::store::{Heard, Key, PodId};
 
-/// The bus topic of `notifications/cancelled` whose call does not run where it came: a session's id, then the call's.
-const CANCEL: &str = "cancel";
-/// No client numbers its calls at greater length; a longer id is not worth every pod's time.
-const LONGEST_CALL: usize = 4 << 10;
 /// How long a pod is waited for that took a letter. One that hangs for longer is not to hold up a client.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long an answer waits for another pod to listen for what its request subscribed to.
 const TAKEN_UP_WITHIN: Duration = Duration::from_secs(1);
+/// What pods say to one question, until it is looked at.
+const COLLECTED: usize = 16;
 /// Sessions that are read again at one time after a gap.
 const AT_ONCE: usize = 32;
 
@@ -35,6 +32,8 @@ pub(super) struct Post {
     pub(super) me: PodId,
     /// Who waits for a reply to a letter, by its ticket.
     waiting: Mutex<HashMap<u64, oneshot::Sender<bool>>>,
+    /// Who collects what several pods say to one question, by its ticket.
+    collecting: Mutex<HashMap<u64, mpsc::Sender<(PodId, bool)>>>,
     next: AtomicU64,
     /// That something may have been missed.
     gap: Telling,
@@ -56,10 +55,27 @@ impl Post {
         Post {
             me,
             waiting: Mutex::default(),
+            collecting: Mutex::default(),
             next: AtomicU64::new(1),
             gap: Telling::default(),
             hears: watch::Sender::new(false),
         }
+    }
+}
+
+impl Post {
+    /// Where all pods can say something to one question, until the first of these is dropped.
+    pub(super) fn collect(&self) -> (Collects<'_>, mpsc::Receiver<(PodId, bool)>) {
+        let ticket = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, said) = mpsc::channel(COLLECTED);
+        lock(&self.collecting).insert(ticket, sender);
+        (Collects { post: self, ticket }, said)
+    }
+}
+
+impl Collects<'_> {
+    pub(super) fn to(&self) -> ReplyTo {
+        ReplyTo { pod: self.post.me.clone(), ticket: self.ticket }
     }
 }
 
@@ -89,7 +105,11 @@ impl Sessions {
                 Some(letter) => self.take(letter),
                 None => tracing::debug!(bytes = text.len(), "a letter of a kind that is not known here"),
             },
-            Heard::Said(topic, what) if topic.as_str() == CANCEL => self.cancel(&what),
+            Heard::Said(topic, what) if topic.as_str() == cancels::TOPIC => {
+                if let Some(Letter::Cancels { session, call, reply }) = Letter::read(&what) {
+                    self.cancels(session, call, reply);
+                }
+            }
             Heard::Said(..) => {}
             Heard::Changed(key) if &*key.rest == RECORD || &*key.rest == PLACES => self.changed(&key),
             Heard::Changed(_) => {}
@@ -112,6 +132,15 @@ impl Sessions {
                     session.forwarded(text, must);
                 }
             }
+            Letter::Runs { ticket, pod, one } => {
+                if let Some(collects) = lock(&self.shared.post.collecting).get(&ticket) {
+                    // Of so many, one more changes nothing.
+                    let _ = collects.try_send((pod, one));
+                }
+            }
+            Letter::Cancel { session, call } => self.cancel(session, &call),
+            // Said on the bus alone.
+            Letter::Cancels { .. } => {}
             Letter::TakeUp { session, reply } => self.take_up(session, reply),
             Letter::Came { ticket, good } => {
                 if let Some(waits) = lock(&self.shared.post.waiting).remove(&ticket) {
@@ -130,15 +159,6 @@ impl Sessions {
         if has_log(&stream) && session.is_none_or(|session| !session.queue.has(&stream)) {
             let shared = self.shared.clone();
             self.shared.tasks.spawn(async move { shared.deny(&id, &stream).await });
-        }
-    }
-
-    fn cancel(&self, what: &Bytes) {
-        let Some((session, call)) = what.split_at_checked(super::ID_TEXT) else { return };
-        let session = std::str::from_utf8(session).ok().map(|id| SessionId(id.into()));
-        if let Some(session) = session.and_then(|id| self.held(&id)) {
-            let came_to = session.calls.cancel(call);
-            tracing::debug!(?came_to, "a client cancelled a call on another pod");
         }
     }
 
@@ -283,6 +303,18 @@ impl Shared {
     }
 }
 
+/// Ends the collecting of what pods say.
+pub(super) struct Collects<'p> {
+    post: &'p Post,
+    ticket: u64,
+}
+
+impl Drop for Collects<'_> {
+    fn drop(&mut self) {
+        lock(&self.post.collecting).remove(&self.ticket);
+    }
+}
+
 /// Ends the wait for a reply.
 struct Waits<'p> {
     post: &'p Post,
@@ -292,16 +324,5 @@ struct Waits<'p> {
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
         lock(&self.post.waiting).remove(&self.ticket);
-    }
-}
-
-impl LiveSession {
-    /// Tells all pods that the client cancels the call of this id, which does not run here. A hint: the bus may lose it,
-    /// and then the call runs to its end.
-    pub async fn cancel_elsewhere(&self, id: &[u8]) {
-        if id.len() <= LONGEST_CALL {
-            let what = [self.session_id().as_str().as_bytes(), id].concat();
-            let _ = self.shared.store.say(Topic::new(CANCEL), what.into()).await;
-        }
     }
 }

@@ -106,29 +106,31 @@ async fn an_answer_to_a_pod_that_is_gone_is_no_silence() {
 
 #[tokio::test]
 async fn b051_a_cancel_on_another_pod_stops_the_call_of_exactly_that_id() {
-    let pods = Pods::start(2);
+    let pods = Pods::start(3);
     let of = pods.open().await;
     let other = pods.open().await;
     let id = |token: &'static str| {
         Id::read(&Bytes::from_static(token.as_bytes()), &(0..token.len() as u32)).unwrap()
     };
-    let [seven, text, large, twice, again] = ["7", "\"7\"", "9007199254740993", "1", "1"].map(id);
-    let [seven, text, large, twice, again] =
-        [&seven, &text, &large, &twice, &again].map(|id| of[0].begin(id));
+    let ids = ["7", "\"7\"", "9007199254740993", "1", "1", "2"].map(id);
+    let [seven, text, large, twice, again, two] = ids.each_ref().map(|id| of[0].begin(id));
+    // The client repeats this one, and its calls run on two pods.
+    let elsewhere = of[1].begin(&id("2"));
     let theirs = other[0].begin(&id("7"));
     for (token, call) in [(&b"\"7\""[..], &text), (b"7", &seven), (b"9007199254740993", &large)] {
         assert!(!call.token().is_cancelled());
-        assert_eq!(of[1].cancel(token), Cancelled::Unknown, "not here");
-        of[1].cancel_elsewhere(token).await;
+        assert_eq!(of[2].cancel_everywhere(token).await, Cancelled::Done);
         soon(call.token().cancelled()).await;
     }
-    of[1].cancel_elsewhere(b"1").await;
-    of[1].cancel_elsewhere(b"9007199254740994").await;
-    // What is said later is heard later: after this one those before were heard.
-    let last = of[0].begin(&id("99"));
-    of[1].cancel_elsewhere(b"99").await;
-    soon(last.token().cancelled()).await;
-    assert!(!twice.token().is_cancelled() && !again.token().is_cancelled(), "the client may mean either");
+    for pod in &of {
+        assert_eq!(pod.cancel_everywhere(b"1").await, Cancelled::Ambiguous);
+        assert_eq!(pod.cancel_everywhere(b"2").await, Cancelled::Ambiguous);
+    }
+    assert_eq!(of[1].cancel_everywhere(b"9007199254740994").await, Cancelled::Unknown);
+    let may_be_meant = [&twice, &again, &two, &elsewhere];
+    assert!(may_be_meant.iter().all(|call| !call.token().is_cancelled()), "the client may mean any");
+    drop(two);
+    assert_eq!(of[1].cancel_everywhere(b"2").await, Cancelled::Done, "the only one, and it is here");
     assert!(!theirs.token().is_cancelled());
 }
 
