@@ -120,6 +120,10 @@ async fn take(gate: Arc<Gate>, mount: Arc<Mount>, parts: &request::Parts, text: 
     };
     let (requests, ready) = match envelope::read_body(text, gate.rules.depth) {
         Ok(Content::One(Message::Request(request))) => (vec![request], Vec::new()),
+        Ok(Content::One(Message::Response(response))) => {
+            peer.touch().await;
+            return legacy::answered(&peer, response).await;
+        }
         Ok(Content::One(message)) => legacy::unpack(&peer, vec![Ok(message)]).await,
         Ok(Content::Batch(batch)) if peer.caller.version.has_batches() => legacy::unpack(&peer, batch).await,
         Ok(Content::Batch(_)) => {

@@ -71,7 +71,7 @@ async fn take(peer: Peer, map: &HeaderMap, message: Message) -> Response<Body> {
 }
 
 /// The client's answer to a request of ours.
-async fn answered(peer: &Peer, response: wire::Response) -> Response<Body> {
+pub async fn answered(peer: &Peer, response: wire::Response) -> Response<Body> {
     let answered = match &peer.session {
         Some(session) => session.answer(response).await,
         None => Answered::Unknown,
@@ -189,15 +189,23 @@ pub async fn delete(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap) -> Respo
         return bad_version(&gate);
     }
     let name = headers::folded(&map, &headers::SESSION_ID).ok().flatten().unwrap_or_default();
-    match gate.sessions.delete(name, &gate.anonymous, &mount.name).await {
-        Deleted::Ended(ended) => {
-            metrics().sessions.with_label_values(&["deleted"]).inc();
-            end_upstream(&gate, ended);
-            body::empty(&gate, StatusCode::NO_CONTENT)
+    // In a task of its own: a client that goes away at once must not leave open upstream what nobody else can end.
+    let deleting = {
+        let (gate, name) = (gate.clone(), name.to_owned());
+        async move {
+            match gate.sessions.delete(&name, &gate.anonymous, &mount.name).await {
+                Deleted::Ended(ended) => {
+                    metrics().sessions.with_label_values(&["deleted"]).inc();
+                    end_upstream(&gate, ended);
+                    body::empty(&gate, StatusCode::NO_CONTENT)
+                }
+                Deleted::Unknown => peer::not_found(&gate, None),
+                Deleted::Away => peer::store_away(&gate, None),
+            }
         }
-        Deleted::Unknown => peer::not_found(&gate, None),
-        Deleted::Away => peer::store_away(&gate, None),
-    }
+    };
+    // It does not panic, and is not aborted while there is a runtime.
+    gate.tasks.spawn(deleting).await.unwrap_or_else(|_| peer::store_away(&gate, None))
 }
 
 /// Ends what was open upstream for a session that has ended. The client need not wait for it.

@@ -175,6 +175,10 @@ impl Listener {
             let logged = session.append(&name, &event, also).await;
             if logged.is_ok() {
                 taken.done();
+            } else {
+                // Its stream may be closed by now, and then nobody else sees to it that it goes where the newest is.
+                drop(taken);
+                session.route();
             }
             logged
         });

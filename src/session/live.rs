@@ -27,6 +27,8 @@ use crate::wire::Version;
 
 /// How often a change of the facts is tried against others who change them.
 const TRIES: usize = 16;
+/// The pause before a pod says again that it feeds the streams: two that do so at once must come to know of each other.
+const SETTLED: std::time::Duration = std::time::Duration::from_millis(100);
 
 pub struct LiveSession {
     pub(super) shared: Arc<Shared>,
@@ -164,9 +166,9 @@ impl LiveSession {
         if !due || self.touching.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let done = self.extend(facts).await;
-        self.touching.store(false, Ordering::Release);
-        done
+        // Also where whoever asked goes away in the middle of it.
+        let _over = Touching(&self.touching);
+        self.extend(facts).await
     }
 
     async fn extend(&self, was: Arc<Facts>) -> Result<(), StoreAway> {
@@ -288,7 +290,14 @@ impl LiveSession {
             if self.facts().has_begun() {
                 return;
             }
-            learnt.await;
+            // A change is told of what was read here alone. With the store away, a gap follows when it is back.
+            match self.shared.store.near(self.record()).await {
+                Ok(Some(record)) => match Facts::read(&record) {
+                    Some(facts) if facts.packed != self.facts().packed => self.learn(facts),
+                    _ => learnt.await,
+                },
+                Ok(None) | Err(_) => learnt.await,
+            }
         }
     }
 
@@ -305,6 +314,15 @@ impl LiveSession {
     /// What sealed values of this session are bound to: they open for its principal, in it alone.
     pub(super) fn bound(&self) -> Vec<u8> {
         [self.id.0.as_bytes(), b" ", self.facts().owner.as_bytes()].concat()
+    }
+}
+
+/// A touch that is under way.
+struct Touching<'a>(&'a AtomicBool);
+
+impl Drop for Touching<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -353,10 +371,14 @@ impl Feeding<'_> {
         let session = &self.of.0;
         let told = async {
             session.changes.acknowledged().await;
-            if session.attends_here().await {
-                self.missed.notify_one();
+            loop {
+                if session.attends_here().await {
+                    self.missed.notify_one();
+                }
+                // Where a newer stream was opened here before another pod's call stood, that one must give way.
+                session.outdone().await;
+                tokio::time::sleep(SETTLED).await;
             }
-            std::future::pending::<()>().await
         };
         tokio::select! {
             () = told => {}

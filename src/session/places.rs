@@ -158,7 +158,10 @@ impl LiveSession {
         if *self.shared.store.health().borrow() == Health::Away {
             return;
         }
-        if timeout(PATIENCE, self.try_hold(seat, renew)).await.is_err() {
+        // In a task of its own: what was written and not noted here would stand for a stream that nobody reads.
+        let session = self.clone();
+        let holding = self.shared.tasks.spawn(async move { session.try_hold(seat, renew).await });
+        if timeout(PATIENCE, holding).await.is_err() {
             tracing::debug!(session = ?self.session_id(), "a stream is not known to other pods yet");
         }
     }
@@ -295,9 +298,18 @@ impl LiveSession {
 
     /// Resolves once the newest stream is on another pod, and a standing call there feeds it.
     pub(super) async fn relieved(&self) {
+        self.attended_elsewhere(|lead| matches!(lead, Lead::Elsewhere(_))).await;
+    }
+
+    /// Resolves once a standing call of another pod feeds the streams, though the newest is here.
+    pub(super) async fn outdone(&self) {
+        self.attended_elsewhere(|lead| *lead == Lead::Here).await;
+    }
+
+    async fn attended_elsewhere(&self, counts: impl Fn(&Lead) -> bool) {
         let (mut lead, mut attends) = (self.lead(), self.attends.subscribe());
         loop {
-            let there = matches!(&*lead.borrow_and_update(), Lead::Elsewhere(_));
+            let there = counts(&lead.borrow_and_update());
             let other = attends
                 .borrow_and_update()
                 .as_ref()

@@ -1,4 +1,4 @@
-//! What sessions do while the store does not answer.
+//! What sessions do while the store does not answer, or answers late.
 
 use super::*;
 use crate::store::{Events, Fut, Grant, Health, Heard, Rate, Record, StoreError, Topic};
@@ -10,9 +10,19 @@ use tokio::sync::watch;
 struct Reach {
     store: Memory,
     away: AtomicBool,
+    /// What is committed is answered a little later.
+    slow: AtomicBool,
 }
 
 impl Reach {
+    fn new() -> Arc<Reach> {
+        Arc::new(Reach {
+            store: Memory::new(1 << 20),
+            away: AtomicBool::default(),
+            slow: AtomicBool::default(),
+        })
+    }
+
     fn through<T: Send + 'static>(&self, answer: Fut<T>) -> Fut<T> {
         if self.away.load(Ordering::SeqCst) {
             return std::future::ready(Err(StoreError::Away)).boxed();
@@ -29,7 +39,16 @@ impl Store for Reach {
         self.through(self.store.near(key))
     }
     fn commit(&self, checks: Vec<(Key, Check)>, writes: Vec<(Key, Write)>, sure: Sure) -> Fut<Commit> {
-        self.through(self.store.commit(checks, writes, sure))
+        let commit = self.through(self.store.commit(checks, writes, sure));
+        if !self.slow.load(Ordering::SeqCst) {
+            return commit;
+        }
+        async move {
+            let done = commit.await;
+            tokio::task::yield_now().await;
+            done
+        }
+        .boxed()
     }
     fn take(&self, key: Key, sure: Sure) -> Fut<Option<Record>> {
         self.through(self.store.take(key, sure))
@@ -56,7 +75,7 @@ impl Store for Reach {
 
 #[tokio::test]
 async fn b057_with_the_store_away_nothing_is_called_unknown_and_open_streams_go_on() {
-    let store = Arc::new(Reach { store: Memory::new(1 << 20), away: AtomicBool::new(false) });
+    let store = Reach::new();
     let sessions =
         Sessions::new(PodId::random(), store.clone(), Arc::new(Keyring::random()), Settings::default());
     let session = open(&sessions).await;
@@ -93,7 +112,7 @@ async fn b057_with_the_store_away_nothing_is_called_unknown_and_open_streams_go_
 
 #[tokio::test]
 async fn with_the_store_away_an_answer_counts_on_the_pod_that_asked_and_is_no_error_elsewhere() {
-    let store = Arc::new(Reach { store: Memory::new(1 << 20), away: AtomicBool::new(false) });
+    let store = Reach::new();
     let keyring = Arc::new(Keyring::random());
     let pod = || Sessions::new(PodId::random(), store.clone(), keyring.clone(), Settings::default());
     let (one, two) = (pod(), pod());
@@ -114,4 +133,35 @@ async fn with_the_store_away_an_answer_counts_on_the_pod_that_asked_and_is_no_er
     let mut newer = here.listen().announced().await.into_stream();
     here.tell("note".into());
     assert_eq!(text(newer.next().await).1, "note");
+}
+
+#[tokio::test]
+async fn who_goes_away_in_the_middle_of_a_use_does_not_end_the_uses_of_others() {
+    let store = Reach::new();
+    let sessions =
+        Sessions::new(PodId::random(), store.clone(), Arc::new(Keyring::random()), Settings::default());
+    let session = open(&sessions).await;
+    store.slow.store(true, Ordering::SeqCst);
+    assert!(session.touch().now_or_never().is_none(), "it is dropped before it knows");
+    session.touch().await.unwrap();
+    assert!(session.facts().used);
+}
+
+#[tokio::test]
+async fn a_stream_whose_client_goes_away_while_it_opens_stands_nowhere() {
+    let store = Reach::new();
+    let sessions =
+        Sessions::new(PodId::random(), store.clone(), Arc::new(Keyring::random()), Settings::default());
+    let session = open(&sessions).await;
+    store.slow.store(true, Ordering::SeqCst);
+    {
+        let mut opening = std::pin::pin!(session.listen().announced());
+        assert!(opening.as_mut().now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    sessions.tasks().close();
+    sessions.tasks().wait().await;
+    let places =
+        store.get(Key::new(session.session_id().0.clone(), crate::session::places::PLACES)).await.unwrap();
+    assert!(places.is_none_or(|places| places.fields.is_empty()));
 }

@@ -200,6 +200,36 @@ async fn the_standing_call_goes_to_the_pod_of_the_newest_stream_once_it_stands_t
 }
 
 #[tokio::test]
+async fn of_two_standing_calls_that_stand_the_one_without_the_newest_stream_gives_way() {
+    let pods = Pods::start(2);
+    let of = pods.open().await;
+    let _first = announced(&of[0]).await;
+    let here = of[0].attend().unwrap();
+    soon(here.wanted()).await;
+    let feeds_here = here.begin();
+    of[0].changes().heard(1);
+    let mut relieved = std::pin::pin!(feeds_here.relieved());
+    let mut attends = of[0].attends.subscribe();
+    tokio::select! {
+        () = &mut relieved => panic!("by nobody"),
+        _ = attends.wait_for(Option::is_some) => {}
+    }
+    let _second = announced(&of[1]).await;
+    let there = of[1].attend().unwrap();
+    soon(there.wanted()).await;
+    let feeds_there = there.begin();
+    // Before the call of that pod stands.
+    let _third = announced(&of[0]).await;
+    led(&of[1], pods.on(0)).await;
+    of[1].changes().heard(1);
+    tokio::select! {
+        () = relieved => panic!("it has the newest"),
+        () = feeds_there.relieved() => {}
+        () = tokio::time::sleep(Duration::from_secs(10)) => panic!("both feed the streams"),
+    }
+}
+
+#[tokio::test]
 async fn a_pod_knows_that_changes_may_have_been_missed_where_the_one_before_it_hands_nothing_over() {
     for orderly in [true, false] {
         let pods = Pods::start(2);

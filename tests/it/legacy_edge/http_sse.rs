@@ -26,6 +26,8 @@ async fn b017_all_answers_of_a_session_come_out_on_its_one_stream() {
         assert_eq!(question["method"], "elicitation/create");
         client.reply(&question["id"], json!({ "action": "decline" })).await;
         assert_eq!(client.hear().await["id"], 2);
+        let again = json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "decline" } });
+        assert_eq!(client.post_for_status(again.to_string()).await, 400, "it counts once");
 
         client.send("3", "tools/call", &params("add_tool", json!({ "name": path }))).await;
         let heard = [client.hear().await, client.hear().await];
