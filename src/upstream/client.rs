@@ -12,10 +12,10 @@ pub use body::Body;
 use super::connect::{ConnectError, Connector};
 use bytes::Bytes;
 use connection::{Connection, Failed};
-use http::uri::PathAndQuery;
-use http::{HeaderValue, Request, Response, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use pool::{IDLE, Pool};
+use smallvec::SmallVec;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +25,20 @@ use std::time::Duration;
 pub struct HttpClient {
     connector: Connector,
     pool: Arc<Pool>,
+}
+
+/// A few headers, of which the last of a name counts.
+pub type Headers = SmallVec<[(HeaderName, HeaderValue); 6]>;
+
+/// A request, which is sent from where it stands: nothing of it is copied but to the wire.
+pub struct Sending<'a> {
+    pub method: Method,
+    /// Absolute.
+    pub uri: &'a Uri,
+    /// Headers that it has as others have them, but for those that it names itself.
+    pub usual: &'a HeaderMap,
+    pub own: Headers,
+    pub body: Bytes,
 }
 
 /// Why a request got no response. Its text names no address; the source of a broken one may.
@@ -55,33 +69,28 @@ impl HttpClient {
         Ok(Connection::new(Box::new(TokioIo::new(socket)), uri, proxied, self.pool.end_of_life()))
     }
 
-    /// Sends a request to the absolute URI that it names. Dropping the response, or its body before the end, closes the
-    /// connection. Errors: no connection, or it ended before the response; of a connection that was idle and ended before it
-    /// took the request, another is tried.
-    pub async fn request(&self, mut request: Request<Bytes>) -> Result<Response<Body>, ClientError> {
-        let uri = std::mem::take(request.uri_mut());
+    /// As [`HttpClient::send`], for a request that stands by itself.
+    pub async fn request(&self, request: Request<Bytes>) -> Result<Response<Body>, ClientError> {
+        let (parts, body) = request.into_parts();
+        let (uri, usual, own) = (&parts.uri, &parts.headers, Headers::new());
+        self.send(&Sending { method: parts.method, uri, usual, own, body }).await
+    }
+
+    /// Sends a request. Dropping the response, or its body before the end, closes the connection. Errors: no connection, or
+    /// it ended before the response; of a connection that was idle and ended before it took the request, another is tried.
+    pub async fn send(&self, request: &Sending<'_>) -> Result<Response<Body>, ClientError> {
         loop {
-            let (mut connection, idle) = match self.pool.take(&uri) {
+            let (mut connection, idle) = match self.pool.take(request.uri) {
                 Some(connection) => (connection, true),
-                None => (Box::pin(self.connect(uri.clone())).await?, false),
+                None => (Box::pin(self.connect(request.uri.clone())).await?, false),
             };
-            *request.uri_mut() = if connection.proxied { uri.clone() } else { path_of(&uri) };
-            if !request.headers().contains_key(header::HOST) {
-                request.headers_mut().insert(header::HOST, connection.host.clone());
-            }
             match connection.exchange(request).await {
                 Ok(response) => return Ok(response.map(|()| Body::new(connection, &self.pool))),
-                Err(Failed { unsent: Some(unsent), .. }) if idle => request = unsent,
+                Err(Failed { unsent: true, .. }) if idle => {}
                 Err(Failed { error, .. }) => return Err(ClientError::Broken(error)),
             }
         }
     }
-}
-
-/// The URI as it stands in a request to the server itself (RFC 9112 3.2.1).
-fn path_of(uri: &Uri) -> Uri {
-    let path = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
-    Uri::from(path)
 }
 
 /// `Host` for an absolute URI: without a login, and without the scheme's own port (RFC 9110 7.2).

@@ -4,10 +4,10 @@
 
 use super::framing::{Framing, Part};
 use super::head::{self, Head};
-use super::host_of;
+use super::{Sending, host_of};
 use bytes::{Bytes, BytesMut};
 use http::uri::Authority;
-use http::{HeaderValue, Request, Response, Uri};
+use http::{HeaderValue, Response, Uri};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -36,9 +36,9 @@ pub(super) struct Connection {
     lasts: bool,
     /// Any URI of its server.
     to: Uri,
-    pub(super) host: HeaderValue,
+    host: HeaderValue,
     /// Whether a proxy of plain HTTP is at its other end, which must be told the whole URI.
-    pub(super) proxied: bool,
+    proxied: bool,
     /// It takes no new request after this.
     pub(super) until: Instant,
 }
@@ -56,8 +56,8 @@ struct Output {
 /// A request that got no response.
 pub(super) struct Failed {
     pub(super) error: io::Error,
-    /// The request, where nothing of it was sent.
-    pub(super) unsent: Option<Request<Bytes>>,
+    /// Whether nothing of it was sent.
+    pub(super) unsent: bool,
 }
 
 impl Connection {
@@ -87,19 +87,18 @@ impl Connection {
     }
 
     /// Sends a request and awaits the head of its response.
-    pub(super) async fn exchange(&mut self, request: Request<Bytes>) -> Result<Response<()>, Failed> {
+    pub(super) async fn exchange(&mut self, request: &Sending<'_>) -> Result<Response<()>, Failed> {
         if let Err(error) = poll_fn(|context| Poll::Ready(self.still_open(context))).await {
-            return Err(Failed { error, unsent: Some(request) });
+            return Err(Failed { error, unsent: true });
         }
-        self.output.begin(&request);
+        self.output.begin(request, &self.host, self.proxied);
         match poll_fn(|context| self.poll_head(context)).await {
             Ok(Head { response, framing, lasts }) => {
-                self.framing =
-                    if *request.method() == http::Method::HEAD { Framing::Nothing } else { framing };
+                self.framing = if request.method == http::Method::HEAD { Framing::Nothing } else { framing };
                 self.lasts = lasts;
                 Ok(response)
             }
-            Err(error) => Err(Failed { error, unsent: (self.output.sent == 0).then_some(request) }),
+            Err(error) => Err(Failed { error, unsent: self.output.sent == 0 }),
         }
     }
 
@@ -172,10 +171,10 @@ fn refused(sending: Poll<io::Result<()>>) -> Option<io::Error> {
 }
 
 impl Output {
-    fn begin(&mut self, request: &Request<Bytes>) {
+    fn begin(&mut self, request: &Sending<'_>, host: &HeaderValue, proxied: bool) {
         self.head.clear();
-        head::write(request, &mut self.head);
-        self.body = request.body().clone();
+        head::write(request, host, proxied, &mut self.head);
+        self.body = request.body.clone();
         (self.sent, self.flushed) = (0, false);
     }
 

@@ -1,9 +1,10 @@
 //! The heads of HTTP/1.1 messages: a request's written, a response's read. Knows no sockets.
 
+use super::Sending;
 use super::framing::Framing;
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
 use smallvec::SmallVec;
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
@@ -21,35 +22,51 @@ pub(super) struct Head {
     pub(super) lasts: bool,
 }
 
-/// Writes the head of a request. Its own idea of its body's length does not count.
-pub(super) fn write(request: &Request<Bytes>, out: &mut BytesMut) {
-    out.extend_from_slice(request.method().as_str().as_bytes());
+/// What the head of a request is likely to fit in.
+const ROOM: usize = 1 << 10;
+
+/// Writes the head of a request: to a server, or to a proxy that must be told the whole URI. `host` is the server's, where
+/// the request names none. Its own idea of its body's length does not count.
+pub(super) fn write(request: &Sending<'_>, host: &HeaderValue, proxied: bool, out: &mut BytesMut) {
+    let Sending { method, uri, usual, own, body } = request;
+    out.reserve(ROOM);
+    out.extend_from_slice(method.as_str().as_bytes());
     out.extend_from_slice(b" ");
-    let uri = request.uri();
-    match (uri.scheme(), uri.path_and_query()) {
-        (None, Some(path)) => out.extend_from_slice(path.as_str().as_bytes()),
-        _ => out.extend_from_slice(uri.to_string().as_bytes()),
+    match uri.path_and_query() {
+        _ if proxied => out.extend_from_slice(uri.to_string().as_bytes()),
+        Some(path) => out.extend_from_slice(path.as_str().as_bytes()),
+        None => out.extend_from_slice(b"/"),
     }
     out.extend_from_slice(b" HTTP/1.1\r\n");
     // First, as every reader wants it (RFC 9110 7.2).
-    if let Some(host) = request.headers().get(HOST) {
-        line(out, &HOST, host);
+    let named = own.iter().rfind(|(name, _)| name == HOST).map(|(_, host)| host);
+    line(out, &HOST, named.or_else(|| usual.get(HOST)).unwrap_or(host).as_bytes());
+    let named =
+        |among: &[(HeaderName, HeaderValue)], name: &HeaderName| among.iter().any(|(own, _)| own == name);
+    for (name, value) in usual.iter().filter(|(name, _)| !is_ours(name) && !named(own, name)) {
+        line(out, name, value.as_bytes());
     }
-    let framing = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING];
-    for (name, value) in request.headers().iter().filter(|(name, _)| !framing.contains(name)) {
-        line(out, name, value);
+    for (n, (name, value)) in own.iter().enumerate().filter(|(_, (name, _))| !is_ours(name)) {
+        if !named(&own[n + 1..], name) {
+            line(out, name, value.as_bytes());
+        }
     }
-    let length = request.body().len();
-    if length > 0 || request.method() == Method::POST {
-        line(out, &CONTENT_LENGTH, &HeaderValue::from(length));
+    if !body.is_empty() || method == Method::POST {
+        line(out, &CONTENT_LENGTH, body.len().to_string().as_bytes());
     }
     out.extend_from_slice(b"\r\n");
 }
 
-fn line(out: &mut BytesMut, name: &HeaderName, value: &HeaderValue) {
-    let parts: [&[u8]; 4] = [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"];
-    out.reserve(parts.iter().map(|part| part.len()).sum());
-    parts.iter().for_each(|part| out.extend_from_slice(part));
+/// Headers that are written from what is known here.
+fn is_ours(name: &HeaderName) -> bool {
+    name == HOST || name == CONTENT_LENGTH || name == TRANSFER_ENCODING
+}
+
+fn line(out: &mut BytesMut, name: &HeaderName, value: &[u8]) {
+    out.extend_from_slice(name.as_str().as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Takes the head of a response off `input`; `None` where it is not all there. Interim responses are passed over. Errors:
@@ -160,6 +177,7 @@ fn says(map: &HeaderMap, name: &HeaderName, word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
 
     fn head(text: &str) -> io::Result<Option<Head>> {
         read(&mut BytesMut::from(text))
@@ -236,20 +254,33 @@ mod tests {
 
     #[test]
     fn a_request_says_its_length_itself_and_its_host_first() {
-        let request = Request::post("/mcp?a=b")
-            .header("x-one", "1")
-            .header(CONTENT_LENGTH, "77")
-            .header(TRANSFER_ENCODING, "chunked")
-            .header(HOST, "a.example")
-            .body(Bytes::from_static(b"{}"))
-            .unwrap();
+        let mut usual = HeaderMap::new();
+        usual.insert("x-one", HeaderValue::from_static("1"));
+        usual.insert("x-two", HeaderValue::from_static("2"));
+        usual.insert(CONTENT_LENGTH, HeaderValue::from_static("77"));
+        usual.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        let own = |value| (HeaderName::from_static("x-two"), HeaderValue::from_static(value));
+        let uri = "http://a.example/mcp?a=b".parse().unwrap();
+        let host = HeaderValue::from_static("a.example");
+        let mut request = Sending {
+            method: Method::POST,
+            uri: &uri,
+            usual: &usual,
+            own: [own("3"), own("4")].into_iter().collect(),
+            body: Bytes::from_static(b"{}"),
+        };
         let mut out = BytesMut::new();
-        write(&request, &mut out);
-        assert_eq!(out, "POST /mcp?a=b HTTP/1.1\r\nhost: a.example\r\nx-one: 1\r\ncontent-length: 2\r\n\r\n");
-        let request = Request::get("http://a.example/x").body(Bytes::new()).unwrap();
-        let mut out = BytesMut::new();
-        write(&request, &mut out);
-        assert_eq!(out, "GET http://a.example/x HTTP/1.1\r\n\r\n");
+        write(&request, &host, false, &mut out);
+        let lines = "host: a.example\r\nx-one: 1\r\nx-two: 4\r\ncontent-length: 2\r\n\r\n";
+        assert_eq!(out, format!("POST /mcp?a=b HTTP/1.1\r\n{lines}"));
+        let mut other = usual.clone();
+        other.insert(HOST, HeaderValue::from_static("b.example"));
+        (request.method, request.usual, request.body) = (Method::GET, &other, Bytes::new());
+        request.own.clear();
+        out.clear();
+        write(&request, &host, true, &mut out);
+        let lines = "host: b.example\r\nx-one: 1\r\nx-two: 2\r\n\r\n";
+        assert_eq!(out, format!("GET http://a.example/mcp?a=b HTTP/1.1\r\n{lines}"));
     }
 
     proptest::proptest! {

@@ -5,16 +5,17 @@ use super::giveup::GiveUp;
 use super::jar::Jar;
 use super::strays::Strays;
 use super::{HttpConfig, body};
-use crate::upstream::client::{self, HttpClient};
+use crate::upstream::client::{self, HttpClient, Sending};
 use crate::upstream::transport::{
     Answer, Answered, Incoming, Outgoing, Route, TransportError, UpstreamSessionId,
 };
 use crate::wire::{Era, Message, Raw, Version, envelope, headers, json};
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
-use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{ACCEPT, CONTENT_TYPE, COOKIE, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use std::borrow::Cow;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -54,8 +55,6 @@ impl Exchange {
         bare.insert(USER_AGENT, agent);
         bare.extend(config.headers);
         let mut post = bare.clone();
-        // Room for what each request adds, so that a copy of it does not grow again.
-        post.reserve(16);
         post.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         post.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Exchange {
@@ -76,18 +75,11 @@ impl Exchange {
         request: Outgoing,
     ) -> Result<Answered, TransportError> {
         let deadline = request.deadline;
-        let mut post = self.request_to(Method::POST, &self.post, &route)?;
-        if route.version.is_some_and(|v| v.era() == Era::Modern) {
-            let map = post.headers_mut();
-            map.insert(&headers::METHOD, value(request.method.as_str())?);
-            if let Some(name) = &request.name {
-                map.insert(&headers::NAME, value(&headers::encode(name))?);
-            }
-        }
-        let text = envelope::write_request(&request.id, &request.method, &request.params);
-        *post.body_mut() = text;
         let mut giveup = GiveUp::watch(&self, &route, &request);
-        let came = within(deadline, self.come(post, &route, &request)).await;
+        let came = {
+            let come = pin!(self.come(&route, &request));
+            within(deadline, come).await
+        };
         // What came in time is at its end, but for a stream.
         if !matches!(came, Err(TransportError::Timeout) | Ok((Came::Stream(_), _))) {
             giveup.disarm();
@@ -105,11 +97,18 @@ impl Exchange {
     /// What comes back for a request: all of it, or the stream that it comes by.
     async fn come(
         &self,
-        post: Request<Bytes>,
         route: &Route,
         request: &Outgoing,
     ) -> Result<(Came, Option<UpstreamSessionId>), TransportError> {
-        let response = self.send_out(post).await?;
+        let mut post = self.request_to(Method::POST, &self.post, route)?;
+        if route.version.is_some_and(|v| v.era() == Era::Modern) {
+            post.own.push((headers::METHOD.clone(), value(request.method.as_str())?));
+            if let Some(name) = &request.name {
+                post.own.push((headers::NAME.clone(), value(&headers::encode(name))?));
+            }
+        }
+        post.body = envelope::write_request(&request.id, &request.method, &request.params);
+        let response = self.send_out(&post).await?;
         if !response.status().is_success() {
             return Err(Box::pin(self.refusal(route, response)).await.unwrap_or_else(|e| e));
         }
@@ -165,8 +164,8 @@ impl Exchange {
 
     pub(super) async fn send(self: Arc<Self>, route: Route, message: Bytes) -> Result<(), TransportError> {
         let mut post = self.request_to(Method::POST, &self.post, &route)?;
-        *post.body_mut() = message;
-        self.small(&route, post).await
+        post.body = message;
+        self.small(&route, &post).await
     }
 
     pub(super) async fn close(self: Arc<Self>, route: Route) -> Result<(), TransportError> {
@@ -174,7 +173,7 @@ impl Exchange {
             return Ok(());
         }
         let delete = self.request_to(Method::DELETE, &self.bare, &route)?;
-        match self.small(&route, delete).await {
+        match self.small(&route, &delete).await {
             // An upstream may keep its sessions to itself, or have ended this one already.
             Err(TransportError::Refused { status: 405, .. } | TransportError::SessionGone) => Ok(()),
             other => other,
@@ -182,7 +181,7 @@ impl Exchange {
     }
 
     /// Sends what is answered by a status alone.
-    async fn small(&self, route: &Route, request: Request<Bytes>) -> Result<(), TransportError> {
+    async fn small(&self, route: &Route, request: &Sending<'_>) -> Result<(), TransportError> {
         within(Instant::now() + SEND_WITHIN, async {
             let response = self.send_out(request).await?;
             if !response.status().is_success() {
@@ -221,9 +220,9 @@ impl Exchange {
         if let Some(id) = after {
             let id =
                 HeaderValue::from_bytes(id).map_err(|_| garbage("an event id that no header can bear"))?;
-            get.headers_mut().insert(&headers::LAST_EVENT_ID, id);
+            get.own.push((headers::LAST_EVENT_ID.clone(), id));
         }
-        let response = self.send_out(get).await?;
+        let response = self.send_out(&get).await?;
         if !response.status().is_success() {
             return Err(self.refusal(route, response).await?);
         }
@@ -233,34 +232,26 @@ impl Exchange {
         }
     }
 
-    fn request_to(
-        &self,
+    fn request_to<'a>(
+        &'a self,
         method: Method,
-        base: &HeaderMap,
+        usual: &'a HeaderMap,
         route: &Route,
-    ) -> Result<Request<Bytes>, TransportError> {
-        let mut request = Request::new(Bytes::new());
-        *request.method_mut() = method;
-        *request.uri_mut() = self.url.clone();
-        let map = request.headers_mut();
-        *map = base.clone();
+    ) -> Result<Sending<'a>, TransportError> {
+        let mut own = client::Headers::new();
         if let Some(version) = route.version {
-            map.insert(&headers::PROTOCOL_VERSION, version_value(version));
+            own.push((headers::PROTOCOL_VERSION.clone(), version_value(version)));
         }
         if let Some(session) = &route.session {
-            map.insert(&headers::SESSION_ID, value(&session.0)?);
+            own.push((headers::SESSION_ID.clone(), value(&session.0)?));
         }
-        for (name, value) in &route.headers {
-            map.insert(name.clone(), value.clone());
-        }
-        if let Some(jar) = &self.jar {
-            jar.give(map);
-        }
-        Ok(request)
+        own.extend(route.headers.iter().cloned());
+        own.extend(self.jar.as_ref().and_then(Jar::cookie).map(|cookie| (COOKIE, cookie)));
+        Ok(Sending { method, uri: &self.url, usual, own, body: Bytes::new() })
     }
 
-    async fn send_out(&self, request: Request<Bytes>) -> Result<Response<client::Body>, TransportError> {
-        let response = self.client.request(request).await?;
+    async fn send_out(&self, request: &Sending<'_>) -> Result<Response<client::Body>, TransportError> {
+        let response = self.client.send(request).await?;
         if let Some(jar) = &self.jar {
             jar.take(response.headers());
         }
