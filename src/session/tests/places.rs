@@ -218,13 +218,18 @@ async fn of_two_standing_calls_that_stand_the_one_without_the_newest_stream_give
     let there = of[1].attend().unwrap();
     soon(there.wanted()).await;
     let feeds_there = there.begin();
-    // Before the call of that pod stands.
+    of[1].changes().heard(1);
+    let mut gives_way = std::pin::pin!(feeds_there.relieved());
+    tokio::select! {
+        () = &mut gives_way => panic!("it has the newest"),
+        _ = attends.wait_for(|pod| pod.as_ref() == Some(pods.on(1).pod())) => {}
+    }
+    // Before the task of this pod has seen that it is relieved.
     let _third = announced(&of[0]).await;
     led(&of[1], pods.on(0)).await;
-    of[1].changes().heard(1);
     tokio::select! {
         () = relieved => panic!("it has the newest"),
-        () = feeds_there.relieved() => {}
+        () = gives_way => {}
         () = tokio::time::sleep(Duration::from_secs(10)) => panic!("both feed the streams"),
     }
 }
