@@ -256,7 +256,8 @@ impl Sessions {
             },
         };
         let facts = session.facts();
-        if shared.is_over(&facts) {
+        // One that ended here takes no call any more, whatever a late reading still says of it.
+        if shared.is_over(&facts) || session.ended().is_cancelled() {
             drop(facts);
             self.forget(session.session_id());
             return Found::Unknown;

@@ -138,6 +138,15 @@ async fn one_of_many_deletes_ends_a_session_and_gets_what_links_kept() {
 }
 
 #[tokio::test]
+async fn a_session_that_ended_here_is_unknown_whatever_is_still_read_of_it() {
+    let sessions = sessions();
+    let session = open(&sessions).await;
+    assert!(finds(&sessions, &session).await);
+    session.close();
+    assert!(!finds(&sessions, &session).await);
+}
+
+#[tokio::test]
 async fn over_the_cap_the_never_used_end_first_then_the_idlest() {
     let (_, sessions) = sessions_with(Settings { cap: 3, ..Settings::default() });
     let used = open(&sessions).await;
