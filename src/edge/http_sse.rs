@@ -43,13 +43,10 @@ async fn stream(gate: Arc<Gate>, mount: Arc<Mount>, parts: &request::Parts) -> R
     // What the client says of itself comes later, in `initialize`.
     let client = Client { user_agent: peer::user_agent(map), ..Client::default() };
     let version = Version::V2024_11_05;
-    let opened =
-        match gate.sessions.open(&gate.anonymous, &mount.name, version, &client, Transport::Sse).await {
-            Ok(opened) => opened,
-            Err(OpenError::Away(_) | OpenError::TooLarge(_)) => return peer::store_away(&gate, None),
-        };
-    hello::count_opened(&gate, opened.ended);
-    let session = opened.session;
+    let session = match hello::open(&gate, &mount, version, client, Transport::Sse).await {
+        Ok(session) => session,
+        Err(OpenError::Away(_) | OpenError::TooLarge(_)) => return peer::store_away(&gate, None),
+    };
     let endpoint = SseEvent {
         event: Some("endpoint".to_owned()),
         data: endpoint(parts.uri.path(), session.session_id().as_str()),

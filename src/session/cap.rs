@@ -100,11 +100,19 @@ pub(super) async fn admit(
     over = over.saturating_sub(gone.len());
     let mut ended = Vec::new();
     for (_, _, other) in others.into_iter().take(over.min(AT_ONCE)) {
-        ended.extend(sessions.end(&SessionId(other.clone())).await?);
+        match sessions.end(&SessionId(other.clone())).await {
+            Ok(one) => ended.extend(one),
+            Err(StoreAway) if ended.is_empty() => return Err(StoreAway),
+            // Nobody else can end upstream what was taken so far. The next opening goes on.
+            Err(StoreAway) => break,
+        }
         gone.push(other);
     }
     let writes = gone.into_iter().map(|other| (key.clone(), Write::Unset(other))).collect();
-    shared.store.commit(Vec::new(), writes, Sure::Master).await.map_err(|_| StoreAway)?;
+    let written = shared.store.commit(Vec::new(), writes, Sure::Master).await;
+    if written.is_err() && ended.is_empty() {
+        return Err(StoreAway);
+    }
     Ok(ended)
 }
 

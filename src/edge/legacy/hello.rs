@@ -3,8 +3,8 @@
 use super::peer::{self, Peer};
 use crate::edge::gate::{Gate, Mount};
 use crate::edge::{self, answer, body, dispatch};
-use crate::mcp::{Client, Outcome};
-use crate::session::{Deleted, OpenError, Transport};
+use crate::mcp::{Client, Outcome, StoreAway};
+use crate::session::{Deleted, LiveSession, OpenError, Transport};
 use crate::telemetry::metrics;
 use crate::wire::params::Params;
 use crate::wire::{Id, Message, Method, Raw, Version, code, envelope, headers};
@@ -38,28 +38,32 @@ pub async fn initialize(
         let (status, message) = answer(&Peer::without(&gate, &mount, &map, version), &id).await;
         return body::json(&gate, status.unwrap_or(StatusCode::OK), message);
     }
-    let opened =
-        gate.sessions.open(&gate.anonymous, &mount.name, version, &client, Transport::Streamable).await;
-    let opened = match opened {
-        Ok(opened) => opened,
+    let session = match open(&gate, &mount, version, client, Transport::Streamable).await {
+        Ok(session) => session,
         Err(OpenError::Away(_)) => return peer::store_away(&gate, Some(&id)),
         Err(OpenError::TooLarge(why)) => {
             return peer::refused(&gate, StatusCode::OK, Some(&id), code::INVALID_PARAMS, &why.to_string());
         }
     };
-    count_opened(&gate, opened.ended);
-    let session = opened.session;
     let peer = Peer::holding(&gate, &mount, &map, session.clone());
     let (status, message) = answer(&peer, &id).await;
     let mut response = body::json(&gate, status.unwrap_or(StatusCode::OK), message);
     if status.is_none() {
         let name = HeaderValue::from_str(session.session_id().as_str());
         response.headers_mut().insert(&headers::SESSION_ID, name.expect("a session's id is visible ASCII"));
-    } else if let Deleted::Ended(ended) =
-        gate.sessions.delete(session.session_id().as_str(), &gate.anonymous, &mount.name).await
-    {
+    } else {
         // A session that did not begin must not be left for the cap to find.
-        super::end_upstream(&gate, ended);
+        let undoing = {
+            let (gate, mount) = (gate.clone(), mount.clone());
+            async move {
+                let id = session.session_id().as_str();
+                if let Deleted::Ended(ended) = gate.sessions.delete(id, &gate.anonymous, &mount.name).await {
+                    super::end_upstream(&gate, ended);
+                }
+            }
+        };
+        // It answers nothing, and goes on where the client does not wait.
+        let _ = gate.tasks.spawn(undoing).await;
     }
     response
 }
@@ -77,11 +81,28 @@ pub async fn answer(peer: &Peer, id: &Id) -> (Option<StatusCode>, Bytes) {
     }
 }
 
-/// A session was opened, and these had to end for it.
-pub fn count_opened(gate: &Arc<Gate>, ended: Vec<Arc<crate::session::Ended>>) {
-    metrics().sessions.with_label_values(&["opened"]).inc();
-    for ended in ended {
-        metrics().sessions.with_label_values(&["capped"]).inc();
-        super::end_upstream(gate, ended);
-    }
+/// Opens a session, and ends upstream those that had to end for it. In a task of its own: a client that goes away at once
+/// must not leave open upstream what nobody else can end. Errors: see [`crate::session::Sessions::open`].
+pub async fn open(
+    gate: &Arc<Gate>,
+    mount: &Arc<Mount>,
+    version: Version,
+    client: Client,
+    transport: Transport,
+) -> Result<Arc<LiveSession>, OpenError> {
+    let opening = {
+        let (gate, mount) = (gate.clone(), mount.clone());
+        async move {
+            let opened =
+                gate.sessions.open(&gate.anonymous, &mount.name, version, &client, transport).await?;
+            metrics().sessions.with_label_values(&["opened"]).inc();
+            for ended in opened.ended {
+                metrics().sessions.with_label_values(&["capped"]).inc();
+                super::end_upstream(&gate, ended);
+            }
+            Ok(opened.session)
+        }
+    };
+    // It does not panic, and is not aborted while there is a runtime.
+    gate.tasks.spawn(opening).await.unwrap_or(Err(OpenError::Away(StoreAway)))
 }
