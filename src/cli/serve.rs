@@ -20,6 +20,8 @@ pub struct Args {
 /// Serves until SIGTERM or SIGINT, then drains. Exit codes: 0 after a drain, 1 when it cannot listen or Redis does not serve it, 2 for a wrong
 /// configuration.
 pub async fn run(args: Args) -> ExitCode {
+    // Before anything is read: a file that changes from then on is another one than what is served.
+    let watch = Watch::new(args.settings.files());
     let loaded = match args.settings.load(Values::Needed) {
         Ok(loaded) => loaded,
         Err(error) => {
@@ -52,7 +54,7 @@ pub async fn run(args: Args) -> ExitCode {
             return super::FAILURE.into();
         }
     };
-    let reloading = match reloading(&house, &args.settings, &config) {
+    let reloading = match reloading(&house, &args.settings, &config, watch) {
         Ok(reloading) => reloading,
         Err(error) => {
             eprintln!("plasm-mcp: signals cannot be heard: {error}");
@@ -73,14 +75,14 @@ fn reloading(
     house: &House,
     settings: &Settings,
     config: &Config,
+    watch: Watch,
 ) -> std::io::Result<Option<AbortOnDropHandle<()>>> {
-    let files = settings.files();
-    if files.is_empty() {
+    if settings.files().is_empty() {
         return Ok(None);
     }
     let (hangups, settings) = (signal(SignalKind::hangup())?, settings.clone());
     let load = move || settings.load(Values::Needed);
-    let follow = house.reload(config).follow(Watch::new(files), hangups, load);
+    let follow = house.reload(config).follow(watch, hangups, load);
     Ok(Some(AbortOnDropHandle::new(tokio::spawn(follow))))
 }
 
