@@ -167,6 +167,8 @@ impl Hearing {
             }
         };
         let mut undeleted = HashSet::new();
+        // It outlives a lapse of the lease: what it has deleted and not handed over yet stands nowhere else.
+        let mut read = std::pin::pin!(self.read(line, &mut undeleted));
         loop {
             self.lease().await;
             if self.letters.send(Heard::Gap).await.is_err() {
@@ -174,7 +176,7 @@ impl Hearing {
             }
             let lost = tokio::select! {
                 lost = self.renew() => lost,
-                () = self.read(line, &mut undeleted) => return,
+                () = &mut read => return,
             };
             match lost {
                 Lost::Lapsed => {}
@@ -244,6 +246,9 @@ impl Hearing {
             }
             if deleted {
                 undeleted.clear();
+            } else {
+                // They are read again at once otherwise, for as long as they cannot be deleted.
+                tokio::time::sleep(AGAIN).await;
             }
         }
     }
