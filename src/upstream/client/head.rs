@@ -33,7 +33,13 @@ pub(super) fn write(request: &Sending<'_>, host: &HeaderValue, proxied: bool, ou
     out.extend_from_slice(method.as_str().as_bytes());
     out.extend_from_slice(b" ");
     match uri.path_and_query() {
-        _ if proxied => out.extend_from_slice(uri.to_string().as_bytes()),
+        Some(path) if proxied => {
+            let authority = uri.authority().map_or("", |authority| authority.as_str());
+            // Without its credentials, which are not the proxy's to know (RFC 9110 4.2.4).
+            let server = authority.rsplit_once('@').map_or(authority, |(_, server)| server);
+            let scheme = uri.scheme_str().unwrap_or("http");
+            out.extend_from_slice(format!("{scheme}://{server}{path}").as_bytes());
+        }
         Some(path) => out.extend_from_slice(path.as_str().as_bytes()),
         None => out.extend_from_slice(b"/"),
     }
@@ -281,6 +287,16 @@ mod tests {
         write(&request, &host, true, &mut out);
         let lines = "host: b.example\r\nx-one: 1\r\nx-two: 2\r\n\r\n";
         assert_eq!(out, format!("GET http://a.example/mcp?a=b HTTP/1.1\r\n{lines}"));
+        for (named, told) in [
+            ("http://user:pass@a.example:81/mcp?a=b@c", "http://a.example:81/mcp?a=b@c"),
+            ("http://user@[::1]:81", "http://[::1]:81/"),
+        ] {
+            let (uri, own) = (named.parse().unwrap(), request.own.clone());
+            let request = Sending { method: Method::GET, uri: &uri, usual: &other, own, body: Bytes::new() };
+            out.clear();
+            write(&request, &host, true, &mut out);
+            assert_eq!(out, format!("GET {told} HTTP/1.1\r\n{lines}"));
+        }
     }
 
     proptest::proptest! {
