@@ -37,6 +37,7 @@ pub use secret::{Secret, SecretError};
 pub use show::{ShowError, to_json, to_yaml};
 pub use units::{parse_duration, parse_size, show_duration, show_size};
 pub use upstream::{Era, Globs, Health, Transport, Upstream};
+pub use validate::may_go_upstream;
 pub use watch::Watch;
 
 /// The name of the profile that is served at `/mcp`.

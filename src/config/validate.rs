@@ -121,10 +121,7 @@ fn check_upstream(upstream: &Upstream, path: &KeyPath, wrong: &mut Wrong) {
         wrong.push((path.then("headers").then(name), "is set by the gateway itself".to_owned()));
     }
     for (index, name) in upstream.forward_headers.iter().enumerate() {
-        let lower = name.to_ascii_lowercase();
-        if is_transports_own(name)
-            || matches!(lower.as_str(), "authorization" | "cookie" | "proxy-authorization")
-        {
+        if !may_go_upstream(name) {
             wrong.push((path.then("forward_headers").item(index), format!("{name} never goes upstream")));
         }
     }
@@ -139,6 +136,12 @@ fn check_tls(tls: &Tls, path: &KeyPath, wrong: &mut Wrong) {
         (None, Some(_)) => wrong.push((path.then("key"), "needs cert beside it".to_owned())),
         _ => {}
     }
+}
+
+/// Whether a header of the client's request may be passed on: not its credentials, nor what is between it and the gateway.
+pub fn may_go_upstream(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    !is_transports_own(name) && !matches!(lower.as_str(), "authorization" | "cookie" | "proxy-authorization")
 }
 
 /// Headers that say how a message travels, or mirror what it says.

@@ -1,10 +1,9 @@
 //! The client side's rules, from the configuration.
 
 use super::StartError;
-use crate::config::{Config, MixedVersionHeader};
+use crate::config::{Config, MixedVersionHeader, may_go_upstream};
 use crate::edge::Rules;
 use http::HeaderName;
-use http::header::{AUTHORIZATION, COOKIE};
 
 /// Errors: a header that may not or cannot be forwarded.
 pub fn of(config: &Config) -> Result<Rules, StartError> {
@@ -17,8 +16,8 @@ pub fn of(config: &Config) -> Result<Rules, StartError> {
                 why: format!("{name:?} {why}"),
             };
             let name: HeaderName = name.parse().map_err(|_| setting("is not a header name"))?;
-            if name == AUTHORIZATION || name == COOKIE {
-                return Err(setting("is the client's own credential and is never forwarded"));
+            if !may_go_upstream(name.as_str()) {
+                return Err(setting("never goes upstream"));
             }
             if !forward.contains(&name) {
                 forward.push(name);
@@ -54,4 +53,35 @@ pub fn of(config: &Config) -> Result<Rules, StartError> {
         public_path: config.public_path.clone(),
         forward,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Upstream;
+
+    #[test]
+    fn what_is_between_the_client_and_the_gateway_is_not_forwarded() {
+        let with = |name: &str| {
+            let upstream = Upstream { forward_headers: vec![name.to_owned()], ..Upstream::default() };
+            Config { upstreams: [("a".to_owned(), upstream)].into_iter().collect(), ..Config::default() }
+        };
+        assert_eq!(of(&with("X-Ok")).unwrap().forward, ["x-ok"]);
+        for name in [
+            "Authorization",
+            "Cookie",
+            "Proxy-Authorization",
+            "Host",
+            "Connection",
+            "Keep-Alive",
+            "Transfer-Encoding",
+            "Content-Length",
+            "TE",
+            "Upgrade",
+            "Mcp-Name",
+            "a b",
+        ] {
+            assert!(of(&with(name)).is_err(), "{name}");
+        }
+    }
 }

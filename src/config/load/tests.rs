@@ -184,7 +184,7 @@ upstreams:
     transport: stdio
     args: [a]
     headers: {Host: a, Mcp-Name: b}
-    forward_headers: [X-Ok, Cookie, Authorization]
+    forward_headers: [X-Ok, Cookie, Authorization, Host, Proxy-Authorization, TE]
   command: {command: a, transport: sse, forward_headers: [X-Ok]}
   sse: {url: 'http://a/', transport: sse, era: modern}
   same: {url: 'http://a/', rename: {a: x, b: x}}
@@ -204,6 +204,9 @@ profiles:
     plasm.yaml:10:24: upstreams.url.headers.Mcp-Name: is set by the gateway itself
     plasm.yaml:11:29: upstreams.url.forward_headers[1]: Cookie never goes upstream
     plasm.yaml:11:37: upstreams.url.forward_headers[2]: Authorization never goes upstream
+    plasm.yaml:11:52: upstreams.url.forward_headers[3]: Host never goes upstream
+    plasm.yaml:11:58: upstreams.url.forward_headers[4]: Proxy-Authorization never goes upstream
+    plasm.yaml:11:79: upstreams.url.forward_headers[5]: TE never goes upstream
     plasm.yaml:12:25: upstreams.command.transport: needs a url, and there is a command
     plasm.yaml:12:41: upstreams.command.forward_headers: belongs to a url, and there is a command
     plasm.yaml:13:43: upstreams.sse.era: HTTP+SSE is spoken in the legacy era only
