@@ -156,7 +156,8 @@ where
         .header_read_timeout(bounds.head_time)
         .max_buf_size(bounds.head.max(8192))
         .serve_connection(io, service);
-    let mut connection = Hush::new(connection);
+    // Boxed, so that a stream which outlives it does not keep its place.
+    let mut connection = Box::new(Hush::new(connection));
     let mut closing = false;
     // A broken connection is the peer's business; what was lost on it is known to the rooms that wrote.
     let stream = loop {
