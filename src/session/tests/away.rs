@@ -3,7 +3,7 @@
 use super::*;
 use crate::store::{Events, Fut, Grant, Health, Heard, Rate, Record, StoreError, Topic};
 use futures_util::FutureExt as _;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::watch;
 
 /// A store that can be put out of reach.
@@ -12,6 +12,8 @@ struct Reach {
     away: AtomicBool,
     /// What is committed is answered a little later.
     slow: AtomicBool,
+    /// How many records can still be taken.
+    takes: AtomicUsize,
 }
 
 impl Reach {
@@ -20,6 +22,7 @@ impl Reach {
             store: Memory::new(1 << 20),
             away: AtomicBool::default(),
             slow: AtomicBool::default(),
+            takes: AtomicUsize::new(usize::MAX),
         })
     }
 
@@ -51,6 +54,11 @@ impl Store for Reach {
         .boxed()
     }
     fn take(&self, key: Key, sure: Sure) -> Fut<Option<Record>> {
+        let takes = self.takes.load(Ordering::SeqCst);
+        if takes == 0 {
+            return std::future::ready(Err(StoreError::Away)).boxed();
+        }
+        self.takes.store(takes - 1, Ordering::SeqCst);
         self.through(self.store.take(key, sure))
     }
     fn admit(&self, key: Key, rate: Rate) -> Fut<Grant> {
@@ -164,4 +172,22 @@ async fn a_stream_whose_client_goes_away_while_it_opens_stands_nowhere() {
     let places =
         store.get(Key::new(session.session_id().0.clone(), crate::session::places::PLACES)).await.unwrap();
     assert!(places.is_none_or(|places| places.fields.is_empty()));
+}
+
+#[tokio::test]
+async fn what_an_opening_took_for_the_cap_is_handed_over_though_it_cannot_take_the_rest() {
+    let store = Reach::new();
+    let keyring = Arc::new(Keyring::random());
+    let with = |cap| {
+        let settings = Settings { cap, ..Settings::default() };
+        Sessions::new(PodId::random(), store.clone(), keyring.clone(), settings)
+    };
+    let (wide, narrow) = (with(10), with(1));
+    for _ in 0..4 {
+        open(&wide).await;
+    }
+    store.takes.store(1, Ordering::SeqCst);
+    assert_eq!(opened(&narrow).await.ended.len(), 1);
+    store.takes.store(usize::MAX, Ordering::SeqCst);
+    assert_eq!(opened(&narrow).await.ended.len(), 4, "the next opening goes on");
 }
