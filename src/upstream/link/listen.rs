@@ -170,7 +170,7 @@ impl Standing {
                     self.say_everything().await?;
                     continue;
                 }
-                () = changed(&mut self.renewals) => match self.is_lost(&hop) {
+                () = changed(&mut self.renewals) => match self.is_lost(&hop).await {
                     true => return Ok(()),
                     false => continue,
                 },
@@ -252,12 +252,28 @@ impl Standing {
         }
     }
 
-    /// Whether the upstream has lost the session that is listened in, as far as others have found out.
-    fn is_lost(&self, hop: &Hop) -> bool {
+    /// Whether the upstream has lost the session that is listened in, now that others found one lost.
+    async fn is_lost(&mut self, hop: &Hop) -> bool {
         let other = |caller, used: &Option<Arc<Opened>>| {
             used.as_ref().is_some_and(|used| self.link.has_other(caller, used))
         };
-        other(self.listener(), &hop.opened) || other(&self.job.caller, &self.theirs)
+        if other(self.listener(), &hop.opened) {
+            return true;
+        }
+        if !other(&self.job.caller, &self.theirs) {
+            return false;
+        }
+        // It lost the callers' session, and ours with it if ours is as old: only the upstream knows.
+        self.theirs = self.link.known_session(&self.job.caller);
+        let route = self.link.route(self.listener(), hop, Vec::new());
+        let ping = handshake::ask(
+            &hop.transport,
+            route,
+            Method::Ping,
+            Raw::trusted("{}"),
+            self.link.config.request_timeout.min(ACKNOWLEDGED_WITHIN),
+        );
+        matches!(ping.await, Err(Trouble::Way(TransportError::SessionGone)))
     }
 
     /// Whose session upstream a legacy stream is of.
