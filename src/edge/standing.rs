@@ -8,6 +8,7 @@ use crate::wire::params::Params;
 use crate::wire::{Method, Raw};
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -45,16 +46,26 @@ pub fn call<'a>(
     }
 }
 
-/// The notes and asks of a standing call, without an end. `call` makes it by what is subscribed to now; `changes` tells
-/// that this is no longer what it was, and is told how far the call knows of it.
+/// The notes and asks of a standing call, without an end. `call` makes it by what is subscribed to now, or says that it is
+/// not to be made now, and is asked again in a moment; `changes` tells that this is no longer what it was, and is told how
+/// far the call knows of it.
 pub fn events(
     backend: Arc<dyn Backend>,
-    call: impl Fn() -> Call + Send + Sync + 'static,
+    call: impl Fn() -> Option<Call> + Send + Sync + 'static,
     changes: Arc<Changes>,
 ) -> BoxStream<'static, Event> {
-    let made = changes.watch();
-    let standing =
-        Standing { backend, call, changes, made, now: None, next: None, knows: 0, pause: Duration::ZERO };
+    let standing = Standing {
+        made: changes.watch(),
+        backend,
+        call,
+        changes,
+        now: None,
+        next: None,
+        left: VecDeque::new(),
+        put_off: false,
+        knows: 0,
+        pause: Duration::ZERO,
+    };
     stream::unfold(standing, |mut standing| async move {
         let event = standing.next().await;
         Some((event, standing))
@@ -70,6 +81,10 @@ struct Standing<F> {
     /// The call whose events count, and the one that takes its place once it is acknowledged.
     now: Option<Events>,
     next: Option<Events>,
+    /// What had come by the call before, when another took its place.
+    left: VecDeque<Event>,
+    /// A call was not to be made when it was due.
+    put_off: bool,
     /// The count of changes that `next` was made by.
     knows: u64,
     pause: Duration,
@@ -82,9 +97,12 @@ enum Step {
     Again,
 }
 
-impl<F: Fn() -> Call> Standing<F> {
+impl<F: Fn() -> Option<Call>> Standing<F> {
     async fn next(&mut self) -> Event {
         loop {
+            if let Some(event) = self.left.pop_front() {
+                return event;
+            }
             let idle = self.now.is_none() && self.next.is_none();
             let step = tokio::select! {
                 biased;
@@ -93,6 +111,7 @@ impl<F: Fn() -> Call> Standing<F> {
                 event = of(&mut self.next) => Step::Next(event),
                 event = of(&mut self.now) => Step::Now(event),
                 () = tokio::time::sleep(self.pause), if idle => Step::Again,
+                () = tokio::time::sleep(FIRST_PAUSE), if self.put_off && !idle => Step::Changed,
             };
             match step {
                 Step::Changed => self.begin(),
@@ -101,7 +120,7 @@ impl<F: Fn() -> Call> Standing<F> {
                     self.begin();
                 }
                 Step::Next(Some(Event::Note(note))) if note.method == Method::Acknowledged => {
-                    self.now = self.next.take();
+                    self.take_over();
                     self.changes.heard(self.knows);
                 }
                 // What comes before the acknowledgement breaks the rules; what ends before it is tried again.
@@ -119,9 +138,26 @@ impl<F: Fn() -> Call> Standing<F> {
 
     fn begin(&mut self) {
         // Before the call is made: what it is made by is no older.
-        self.knows = *self.made.borrow_and_update();
-        let reply = self.backend.call((self.call)());
+        let knows = *self.made.borrow_and_update();
+        let call = (self.call)();
+        self.put_off = call.is_none();
+        let Some(call) = call else { return };
+        self.knows = knows;
+        let reply = self.backend.call(call);
         self.next = Some(reply.map(|reply| reply.into_events()).flatten_stream().boxed());
+    }
+
+    /// The next call counts. What the one before it has is given first: nobody says it again.
+    fn take_over(&mut self) {
+        let before = std::mem::replace(&mut self.now, self.next.take());
+        let Some(mut before) = before else { return };
+        while let Some(Some(event)) = before.next().now_or_never() {
+            match event {
+                Event::Done(_) => break,
+                Event::Note(note) if note.method == Method::Acknowledged => {}
+                event => self.left.push_back(event),
+            }
+        }
     }
 }
 
@@ -151,8 +187,12 @@ mod tests {
         let (backend, mut opened) = Scripted::new("up");
         let (changes, wanted) = (Arc::new(Changes::default()), watch::Sender::new(Vec::<&str>::new()));
         let uris = wanted.subscribe();
-        let call =
-            move || super::call(scripted::caller(), uris.borrow().iter().copied(), CancellationToken::new());
+        let call = move || {
+            let uris = uris.borrow();
+            // `-` stands for a time in which no call is to be made.
+            let made = || super::call(scripted::caller(), uris.iter().copied(), CancellationToken::new());
+            (!uris.contains(&"-")).then(made)
+        };
         assert!(changes.listen());
         let mut told = events(Arc::new(backend), call, changes.clone());
         // The stream moves while it is read; the script runs beside it.
@@ -178,11 +218,22 @@ mod tests {
         assert_eq!(method(event), Method::PromptsChanged, "the old one counts until the new one is there");
 
         assert!(taken_up.as_mut().now_or_never().is_none());
+        // Both are there when it looks: what the old one has comes first, and is not lost with it.
+        first.note(Method::ResourcesChanged, "{}").await;
         second.acknowledge("{}").await;
         second.note(Method::ResourceUpdated, "{}").await;
+        assert_eq!(method(told.next().await), Method::ResourcesChanged);
         assert_eq!(method(told.next().await), Method::ResourceUpdated);
         assert!(taken_up.as_mut().now_or_never().is_some());
         assert!(first.say.is_closed());
+
+        wanted.send_replace(vec!["-"]);
+        changes.made();
+        second.note(Method::PromptsChanged, "{}").await;
+        assert_eq!(method(told.next().await), Method::PromptsChanged);
+        assert!(told.next().now_or_never().is_none());
+        assert!(opened.try_recv().is_err(), "none is made while it is not to be, and the old one stands");
+        wanted.send_replace(Vec::new());
 
         drop(second);
         let third = async {

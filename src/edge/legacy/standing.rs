@@ -6,18 +6,20 @@ use super::peer::Peer;
 use crate::edge::gate::Gate;
 use crate::edge::standing;
 use crate::mcp::{Ask, Event};
-use crate::session::{Asking, Attending, LiveSession};
+use crate::session::{Asking, Attending, Lead, LiveSession};
 use crate::wire::{Method, Raw, envelope};
 use futures_util::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// How long the call outlives the last stream: what comes meanwhile waits for the next one.
 const LINGER: Duration = Duration::from_secs(30);
 /// How long a pod that drains waits for another to take over: clients come back within a second or two.
 const HANDOVER: Duration = Duration::from_secs(5);
+/// A pod that is relieved stops once nothing has come for so long.
+const TAIL: Duration = Duration::from_millis(200);
 /// How long it may take to find out which lists there are.
 const TOLD_WITHIN: Duration = Duration::from_secs(5);
 /// How long a client may take to answer a question that belongs to no call.
@@ -104,19 +106,32 @@ impl Standing {
         missed: impl Future<Output = ()>,
     ) -> End {
         let (mut until, mut missed, mut made_up) = (std::pin::pin!(until), std::pin::pin!(missed), false);
-        let (holder, caller) = (session.clone(), self.peer.caller.clone());
+        let (holder, caller, lead) = (session.clone(), self.peer.caller.clone(), session.lead());
         let call = move || {
+            // The newest stream at an upstream is the one that is spoken to, and by now another pod's is to be that.
+            if matches!(*lead.borrow(), Lead::Elsewhere(_)) {
+                return None;
+            }
             let facts = holder.facts();
             let uris = facts.subscriptions.iter().map(|uri| &**uri);
-            standing::call(caller.clone(), uris, holder.ended().child_token())
+            Some(standing::call(caller.clone(), uris, holder.ended().child_token()))
         };
         let backend = self.peer.mount.backend.clone();
         let mut events = standing::events(backend, call, session.changes().clone());
+        let mut relieved = false;
         loop {
             let event = tokio::select! {
                 biased;
                 event = events.next() => event,
-                end = &mut until => return end,
+                end = &mut until, if !relieved => {
+                    if !matches!(end, End::Relieved) {
+                        return end;
+                    }
+                    relieved = true;
+                    continue;
+                }
+                // What was on its way here when the other pod took over is nobody else's.
+                () = sleep(TAIL), if relieved => return End::Relieved,
                 () = &mut missed, if !made_up => {
                     made_up = true;
                     self.tell_everything(session).await;

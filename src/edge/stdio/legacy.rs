@@ -93,7 +93,7 @@ impl Legacy {
             move || {
                 let uris = legacy.uris();
                 let uris = uris.iter().map(|uri| &**uri);
-                standing::call(legacy.caller.clone(), uris, legacy.ended.child_token())
+                Some(standing::call(legacy.caller.clone(), uris, legacy.ended.child_token()))
             }
         };
         let mut events = standing::events(talk.mount.backend.clone(), call, changes);
