@@ -4,6 +4,7 @@
 pub mod exchange;
 pub mod hello;
 pub mod peer;
+mod running;
 pub mod standing;
 pub mod streams;
 mod ways;

@@ -2,30 +2,25 @@
 //! answers come alone and soon; else a stream, which a session's client can resume.
 
 use super::peer::Peer;
+use super::running::{self, Begin, Step, Steps};
 use super::streams;
 use super::ways::{self, Left, Ways};
-use crate::edge::dispatch;
 use crate::edge::writer::Writer;
-use crate::mcp::{Ask, Call, Cancel, Event, Outcome, Reason, Reply, Track};
+use crate::mcp::{Ask, Call, Cancel, Event, Outcome, Reason};
 use crate::session::{Asking, Called, ChangeError, Follower, Inherited, LiveSession, Outlet, Unsent};
 use crate::wire::params::Params;
 use crate::wire::{Method, Raw, Request, Version, envelope, json};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use futures_util::stream::{self, BoxStream, SelectAll};
-use futures_util::{StreamExt, stream::select_all};
 use http::StatusCode;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
-/// An upstream that opens a stream and then says nothing for so long means to take its time: so do we.
-const SOON: Duration = Duration::from_millis(100);
 /// Messages that wait for the reader of a stream that cannot be resumed.
 const PASSING: usize = 32;
 
@@ -116,29 +111,6 @@ impl Drop for Attended {
     }
 }
 
-/// The steps of the calls of an exchange, each with the number of its call.
-enum Steps {
-    One(BoxStream<'static, Step>),
-    Many(SelectAll<BoxStream<'static, (usize, Step)>>),
-}
-
-impl Steps {
-    fn of(mut calls: Vec<BoxStream<'static, Step>>) -> Steps {
-        if calls.len() == 1 {
-            return Steps::One(calls.swap_remove(0));
-        }
-        let calls = calls.into_iter().enumerate();
-        Steps::Many(select_all(calls.map(|(n, steps)| steps.map(move |step| (n, step)).boxed())))
-    }
-
-    async fn next(&mut self) -> Option<(usize, Step)> {
-        match self {
-            Steps::One(steps) => steps.next().await.map(|step| (0, step)),
-            Steps::Many(steps) => steps.next().await,
-        }
-    }
-}
-
 /// Goes on with the calls that another pod left on a stream.
 pub fn take_over(peer: Peer, inherited: Inherited) {
     let Inherited { outlet, notes } = inherited;
@@ -163,31 +135,6 @@ struct Exchange {
     asking: Vec<Asking>,
     /// What another pod needs to go on with the calls, where the stream is logged.
     ways: Ways,
-}
-
-/// What happens to one call.
-enum Step {
-    Event(Event),
-    /// The upstream streams, and takes its time.
-    Slow,
-    /// The client cancelled it.
-    Cancelled,
-}
-
-/// One call of the exchange, as it runs.
-struct Running {
-    call: Option<Begin>,
-    events: Option<(bool, BoxStream<'static, Event>)>,
-    cancel: Cancel,
-    over: bool,
-    _called: Option<Called>,
-}
-
-/// How a call begins here.
-enum Begin {
-    New(Call),
-    /// Another pod began it.
-    Rest(Call, Option<Track>),
 }
 
 /// What the answer to a call must know of it.
@@ -225,7 +172,7 @@ impl Exchange {
                 version: call.caller.version,
                 change: change.then(|| (call.method.clone(), call.params.clone())),
             });
-            calls.push(self.steps(Begin::New(call), called));
+            calls.push(running::steps(self.peer.clone(), Begin::New(call), called));
         }
         let pending = match &self.out {
             Some(Out::Session(session)) => session.note_pending(self.ways.noted()).await,
@@ -253,7 +200,7 @@ impl Exchange {
                 change: None,
             });
             let track = self.ways.again(&call, left);
-            rest.push(self.steps(Begin::Rest(call, track), called));
+            rest.push(running::steps(self.peer.clone(), Begin::Rest(call, track), called));
         }
         if let Some(Out::Logged(outlet)) = &self.out {
             self.ways.note_all(outlet);
@@ -346,32 +293,6 @@ impl Exchange {
             deadline: Instant::now() + self.peer.gate.rules.call,
         };
         (call, called)
-    }
-
-    fn steps(&self, call: Begin, called: Option<Called>) -> BoxStream<'static, Step> {
-        let peer = self.peer.clone();
-        let (Begin::New(begun) | Begin::Rest(begun, _)) = &call;
-        let cancel = begun.cancel.clone();
-        let running = Running { call: Some(call), events: None, cancel, over: false, _called: called };
-        stream::unfold((running, peer), |(mut running, peer)| async move {
-            if running.over {
-                return None;
-            }
-            let cancel = running.cancel.clone();
-            let step = tokio::select! {
-                biased;
-                () = cancel.cancelled() => Step::Cancelled,
-                step = running.next(&peer) => step,
-            };
-            running.over = matches!(step, Step::Cancelled | Step::Event(Event::Done(_)));
-            if running.over {
-                // Given up before the answer is written: a cancel that comes later finds nothing.
-                running.events = None;
-                running._called = None;
-            }
-            Some((step, (running, peer)))
-        })
-        .boxed()
     }
 
     async fn step(&mut self, n: usize, asked: &Asked, step: Step) -> Result<(), Unsent> {
@@ -571,42 +492,6 @@ impl Exchange {
             // Nobody waits any more where the socket has closed.
             let _ = opener.send(answer);
         }
-    }
-}
-
-impl Running {
-    async fn next(&mut self, peer: &Peer) -> Step {
-        if let Some(begin) = self.call.take() {
-            let (call, rest) = match begin {
-                Begin::New(call) => (call, None),
-                Begin::Rest(call, track) => (call, Some(track)),
-            };
-            if peer.session.is_none()
-                && matches!(call.method, Method::ResourcesSubscribe | Method::ResourcesUnsubscribe)
-            {
-                // Nothing could ever be told of it.
-                return Step::Event(Event::Done(Outcome::Error(Reason::MethodNotFound.into())));
-            }
-            let reply = match rest {
-                None => dispatch::placed(&peer.gate, &peer.mount, call).await,
-                Some(track) => dispatch::rest(&peer.gate, &peer.mount, call, track).await,
-            };
-            match reply {
-                Reply::One(outcome) => return Step::Event(Event::Done(outcome)),
-                Reply::Stream(events) => self.events = Some((true, events)),
-            }
-        }
-        let Some((fresh, events)) = &mut self.events else { return Step::Cancelled };
-        let event = if std::mem::take(fresh) {
-            match timeout(SOON, events.next()).await {
-                Ok(event) => event,
-                Err(_) => return Step::Slow,
-            }
-        } else {
-            events.next().await
-        };
-        // A backend that ends its stream without an outcome has lost the call.
-        Step::Event(event.unwrap_or_else(|| Event::Done(Outcome::Error(Reason::Cancelled.into()))))
     }
 }
 
