@@ -12,14 +12,12 @@ use futures_util::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 /// How long the call outlives the last stream: what comes meanwhile waits for the next one.
 const LINGER: Duration = Duration::from_secs(30);
 /// How long a pod that drains waits for another to take over: clients come back within a second or two.
 const HANDOVER: Duration = Duration::from_secs(5);
-/// A pod that is relieved stops once nothing has come for so long.
-const TAIL: Duration = Duration::from_millis(200);
 /// How long it may take to find out which lists there are.
 const TOLD_WITHIN: Duration = Duration::from_secs(5);
 /// How long a client may take to answer a question that belongs to no call.
@@ -118,20 +116,11 @@ impl Standing {
         };
         let backend = self.peer.mount.backend.clone();
         let mut events = standing::events(backend, call, session.changes().clone());
-        let mut relieved = false;
         loop {
             let event = tokio::select! {
                 biased;
                 event = events.next() => event,
-                end = &mut until, if !relieved => {
-                    if !matches!(end, End::Relieved) {
-                        return end;
-                    }
-                    relieved = true;
-                    continue;
-                }
-                // What was on its way here when the other pod took over is nobody else's.
-                () = sleep(TAIL), if relieved => return End::Relieved,
+                end = &mut until => return end,
                 () = &mut missed, if !made_up => {
                     made_up = true;
                     self.tell_everything(session).await;
