@@ -219,7 +219,8 @@ fn gate_among(
         store,
         keyring,
         replica,
-        anonymous: auth::anonymous(),
+        auth: Arc::new(auth::Auth::open()),
+        own: auth::anonymous(),
         lifecycle: lifecycle.clone(),
     };
     Ok((gate, links))

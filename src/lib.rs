@@ -6,6 +6,7 @@ pub mod cli;
 pub mod config;
 pub mod demo;
 pub mod edge;
+pub mod egress;
 pub mod federation;
 pub mod house;
 pub mod lifecycle;

@@ -16,7 +16,7 @@ pub mod trail;
 
 pub use backend::{About, Age, Backend};
 pub use call::{Call, Cancel, Resume};
-pub use caller::{Caller, Client, Principal, Session, SessionId, StoreAway, UpstreamId};
+pub use caller::{Access, Caller, Client, Principal, Scopes, Session, SessionId, StoreAway, UpstreamId};
 pub use fault::{Fault, Reason};
 pub use kept::Kept;
 pub use listing::{Item, Kind, Listing};

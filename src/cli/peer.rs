@@ -5,7 +5,8 @@ use super::{FAILURE, INPUT_REQUIRED, USAGE, show};
 use crate::config::Config;
 use crate::house;
 use crate::mcp::{
-    Ask, Backend, Call, Caller, Cancel, Client, Event, Fault, Kept, Outcome, Principal, Resume, UpstreamId,
+    Access, Ask, Backend, Call, Caller, Cancel, Client, Event, Fault, Kept, Outcome, Principal, Resume,
+    UpstreamId,
 };
 use crate::telemetry::logs;
 use crate::upstream::link::Link;
@@ -93,7 +94,7 @@ impl Peer {
         // It has a session, whatever the server makes of that: it can be asked in the middle of a call. Where the server
         // speaks both eras, the caller's is spoken.
         let caller = Caller {
-            principal: Arc::new(Principal::minted("", "", "")),
+            access: Arc::new(Access::open(Arc::new(Principal::minted("", "", "")))),
             profile: "".into(),
             client: Arc::new(client),
             version: target.version(),

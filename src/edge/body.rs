@@ -2,6 +2,7 @@
 
 use super::bare::Standing;
 use super::gate::Gate;
+use crate::auth::Denied;
 use crate::telemetry::metrics;
 use axum::body::Body;
 use bytes::Bytes;
@@ -61,6 +62,15 @@ pub fn refusal(gate: &Gate, status: StatusCode, why: &str) -> Response<Body> {
     let error = super::answer::error_object(crate::wire::code::refused(status.as_u16()), why, None);
     metrics().refused.with_label_values(&[status.as_str()]).inc();
     json(gate, status, crate::wire::envelope::write_response(None, Err(&error)))
+}
+
+/// The answer to one who is not let in.
+pub fn denied(gate: &Gate, denied: Denied) -> Response<Body> {
+    let mut response = refusal(gate, denied.status, denied.why);
+    if let Some(challenge) = denied.challenge {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    response
 }
 
 /// An open stream, counted while it lives.

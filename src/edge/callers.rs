@@ -1,7 +1,7 @@
 //! The modern callers seen of late. Each request of a client describes it anew, in the same bytes; what was made of them
 //! once (client, pooled identity) serves again.
 
-use crate::mcp::Caller;
+use crate::mcp::{Access, Caller};
 use crate::wire::{Raw, Version};
 use arc_swap::ArcSwapOption;
 use std::hash::{BuildHasher, RandomState};
@@ -16,7 +16,7 @@ const LONGEST: usize = 4096;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Told<'a> {
     pub profile: &'a str,
-    pub principal: &'a crate::mcp::Principal,
+    pub access: &'a Arc<Access>,
     pub version: Version,
     pub info: Option<&'a [u8]>,
     pub capabilities: Option<&'a [u8]>,
@@ -28,7 +28,7 @@ impl<'a> Told<'a> {
         let raw = |raw: &'a Option<Raw>| raw.as_ref().map(|r| &r.text()[..]);
         Told {
             profile: &caller.profile,
-            principal: &caller.principal,
+            access: &caller.access,
             version: caller.version,
             info: raw(&caller.client.info),
             capabilities: raw(&caller.client.capabilities),
@@ -92,11 +92,11 @@ mod tests {
     fn a_caller_is_made_once_for_one_description_and_anew_for_another() {
         let callers = Callers::default();
         let made = Cell::new(0);
-        let principal = Arc::new(Principal::minted("", "", "a"));
+        let access = Arc::new(Access::open(Arc::new(Principal::minted("", "", "a"))));
         let get = |agent: &'static str, info: &'static [u8]| {
             let told = Told {
                 profile: "",
-                principal: &principal,
+                access: &access,
                 version: Version::MODERN,
                 info: Some(info),
                 capabilities: None,
@@ -110,9 +110,9 @@ mod tests {
                     ..Client::default()
                 };
                 let session = Arc::new(crate::mcp::Kept::sessionless("k"));
-                let principal = principal.clone();
+                let access = access.clone();
                 Caller {
-                    principal,
+                    access,
                     profile: "".into(),
                     client: Arc::new(client),
                     version: Version::MODERN,

@@ -1,8 +1,9 @@
 //! What all edges of a pod share: the profiles that answer, the rules of the listeners, and the rooms behind them.
 
 use super::callers::Callers;
+use crate::auth::Auth;
 use crate::lifecycle::Lifecycle;
-use crate::mcp::{Backend, Principal};
+use crate::mcp::{Access, Backend};
 use crate::sealing::Keyring;
 use crate::session::Sessions;
 use crate::store::Store;
@@ -70,8 +71,10 @@ pub struct Gate {
     pub keyring: Arc<Keyring>,
     /// This pod's name on every response: `Plasm-Replica`.
     pub replica: HeaderValue,
-    /// Who everyone is while no login is configured.
-    pub anonymous: Arc<Principal>,
+    /// Who may come in, and as whom.
+    pub auth: Arc<Auth>,
+    /// Whoever started the process, where it speaks to them alone.
+    pub own: Arc<Access>,
     /// The modern callers seen of late.
     pub callers: Callers,
     /// A place for each call in flight in this pod.
@@ -96,7 +99,8 @@ impl Gate {
             sessions: self.sessions.clone(),
             keyring: self.keyring.clone(),
             replica: self.replica.clone(),
-            anonymous: self.anonymous.clone(),
+            auth: self.auth.clone(),
+            own: self.own.clone(),
             // What headers bring may differ now.
             callers: Callers::default(),
             places,

@@ -4,6 +4,7 @@ use super::era::{self, Taken};
 use super::gate::{Gate, Mount};
 use super::modern_headers::Misformed;
 use super::{body, guard, modern};
+use crate::mcp::Access;
 use crate::wire::envelope::Body as Content;
 use crate::wire::{Message, Refused, code, envelope, headers};
 use axum::body::{Body, HttpBody as _};
@@ -61,7 +62,10 @@ async fn route(gate: Arc<Gate>, parts: request::Parts, body: &mut Body) -> Respo
     if let (Place::Endpoint(profile), &Verb::POST) = (&place, &parts.method)
         && let Some(mount) = gate.mount(profile)
     {
-        return post(gate, mount, parts.headers, body).await;
+        return match gate.auth.admit(&mount.name, &parts.headers).await {
+            Ok(access) => post(gate, mount, access, parts.headers, body).await,
+            Err(denied) => body::denied(&gate, denied),
+        };
     }
     Box::pin(route_other(gate, &parts, body)).await
 }
@@ -84,6 +88,10 @@ async fn route_other(gate: Arc<Gate>, parts: &request::Parts, body: &mut Body) -
     let Some(mount) = gate.mount(profile) else {
         return body::refusal(&gate, StatusCode::NOT_FOUND, "no such profile");
     };
+    let access = match gate.auth.admit(&mount.name, &parts.headers).await {
+        Ok(access) => access,
+        Err(denied) => return body::denied(&gate, denied),
+    };
     let stateless = gate.rules.stateless;
     match (place, parts.method.clone()) {
         (Place::Sse(_) | Place::Message(_), _) if stateless => {
@@ -91,12 +99,16 @@ async fn route_other(gate: Arc<Gate>, parts: &request::Parts, body: &mut Body) -
             body::refusal(&gate, StatusCode::NOT_FOUND, why)
         }
         (Place::Endpoint(_), verb) if stateless && verb != Verb::POST => not_allowed(&gate, "POST"),
-        (Place::Endpoint(_), Verb::GET) => super::legacy::get(gate, mount, parts.headers.clone()).await,
-        (Place::Endpoint(_), Verb::DELETE) => super::legacy::delete(gate, mount, parts.headers.clone()).await,
+        (Place::Endpoint(_), Verb::GET) => {
+            super::legacy::get(gate, mount, access, parts.headers.clone()).await
+        }
+        (Place::Endpoint(_), Verb::DELETE) => {
+            super::legacy::delete(gate, mount, access, parts.headers.clone()).await
+        }
         (Place::Endpoint(_), _) => not_allowed(&gate, "GET, POST, DELETE"),
-        (Place::Sse(_), Verb::GET) => super::http_sse::open(gate, mount, parts).await,
+        (Place::Sse(_), Verb::GET) => super::http_sse::open(gate, mount, access, parts).await,
         (Place::Message(_), Verb::POST) => match received(&gate, &parts.headers, body).await {
-            Ok(text) => super::http_sse::message(gate, mount, parts, text).await,
+            Ok(text) => super::http_sse::message(gate, mount, access, parts, text).await,
             Err(refusal) => refusal,
         },
         (Place::Sse(_), _) => not_allowed(&gate, "GET"),
@@ -147,7 +159,13 @@ pub fn not_allowed(gate: &Gate, allow: &'static str) -> Response<Body> {
     response
 }
 
-async fn post(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap, body: &mut Body) -> Response<Body> {
+async fn post(
+    gate: Arc<Gate>,
+    mount: Arc<Mount>,
+    access: Arc<Access>,
+    map: HeaderMap,
+    body: &mut Body,
+) -> Response<Body> {
     if !headers::accepts(&map, "application", "json") && !headers::accepts(&map, "text", "event-stream") {
         let why = "Accept must admit application/json and text/event-stream";
         return body::refusal(&gate, StatusCode::NOT_ACCEPTABLE, why);
@@ -158,7 +176,9 @@ async fn post(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap, body: &mut Bod
     };
     let message = match envelope::read_body(text, gate.rules.depth) {
         Ok(Content::One(message)) => message,
-        Ok(Content::Batch(batch)) => return Box::pin(super::legacy::batch(gate, mount, map, batch)).await,
+        Ok(Content::Batch(batch)) => {
+            return Box::pin(super::legacy::batch(gate, mount, access, map, batch)).await;
+        }
         Err(refused) => return malformed(&gate, &refused),
     };
     let (method, params) = match &message {
@@ -167,7 +187,7 @@ async fn post(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap, body: &mut Bod
         Message::Response(_) => (None, None),
     };
     match era::decide(&map, method, params, !gate.rules.stateless) {
-        Taken::Modern => modern::answer(gate, mount, map, message).await,
+        Taken::Modern => modern::answer(gate, mount, access, map, message).await,
         Taken::ModernWithoutMeta => {
             let why = format!("_meta must carry {:?}", crate::wire::meta::VERSION);
             modern::misformed(
@@ -183,10 +203,10 @@ async fn post(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap, body: &mut Bod
                 &Refused { id: id_of(&message).cloned(), code: code::INVALID_REQUEST, why: why.into() },
             )
         }
-        Taken::Handshake => Box::pin(super::legacy::initialize(gate, mount, map, message)).await,
-        Taken::Session => super::legacy::post(gate, mount, map, message).await,
+        Taken::Handshake => Box::pin(super::legacy::initialize(gate, mount, access, map, message)).await,
+        Taken::Session => super::legacy::post(gate, mount, access, map, message).await,
         Taken::Sessionless(version) => {
-            Box::pin(super::legacy::sessionless(gate, mount, map, message, version)).await
+            Box::pin(super::legacy::sessionless(gate, mount, access, map, message, version)).await
         }
     }
 }

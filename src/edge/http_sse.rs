@@ -7,7 +7,7 @@ use super::legacy::hello;
 use super::legacy::peer::{self, Peer};
 use super::legacy::{self, standing, streams};
 use super::{body, http as requests};
-use crate::mcp::Client;
+use crate::mcp::{Access, Client};
 use crate::session::{ChangeError, OpenError, Transport};
 use crate::wire::envelope::Body as Content;
 use crate::wire::sse::{self, SseEvent};
@@ -31,11 +31,21 @@ const MIGRATION: HeaderValue = HeaderValue::from_static(
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Opens the stream, and the session with it.
-pub async fn open(gate: Arc<Gate>, mount: Arc<Mount>, parts: &request::Parts) -> Response<Body> {
-    deprecated(stream(gate, mount, parts).await)
+pub async fn open(
+    gate: Arc<Gate>,
+    mount: Arc<Mount>,
+    access: Arc<Access>,
+    parts: &request::Parts,
+) -> Response<Body> {
+    deprecated(stream(gate, mount, access, parts).await)
 }
 
-async fn stream(gate: Arc<Gate>, mount: Arc<Mount>, parts: &request::Parts) -> Response<Body> {
+async fn stream(
+    gate: Arc<Gate>,
+    mount: Arc<Mount>,
+    access: Arc<Access>,
+    parts: &request::Parts,
+) -> Response<Body> {
     let map = &parts.headers;
     if !headers::accepts(map, "text", "event-stream") {
         return body::refusal(&gate, StatusCode::NOT_ACCEPTABLE, "Accept must admit text/event-stream");
@@ -43,7 +53,7 @@ async fn stream(gate: Arc<Gate>, mount: Arc<Mount>, parts: &request::Parts) -> R
     // What the client says of itself comes later, in `initialize`.
     let client = Client { user_agent: peer::user_agent(map), ..Client::default() };
     let version = Version::V2024_11_05;
-    let session = match hello::open(&gate, &mount, version, client, Transport::Sse).await {
+    let session = match hello::open(&gate, &mount, &access, version, client, Transport::Sse).await {
         Ok(session) => session,
         Err(OpenError::Away(_) | OpenError::TooLarge(_)) => return peer::store_away(&gate, None),
     };
@@ -53,7 +63,7 @@ async fn stream(gate: Arc<Gate>, mount: Arc<Mount>, parts: &request::Parts) -> R
         ..SseEvent::default()
     };
     let listener = session.listen_without_ids().announced().await;
-    let peer = Peer::holding(&gate, &mount, map, session);
+    let peer = Peer::holding(&gate, &mount, access, map, session);
     gate.tasks.spawn(attend_when_begun(peer.clone(), map.clone()));
     gate.tasks.spawn(tell_of_lost(peer.clone()));
     streams::sse(&peer, sse::write(&endpoint), listener)
@@ -65,7 +75,7 @@ async fn attend_when_begun(peer: Peer, map: http::HeaderMap) {
     let mut open = session.listeners();
     tokio::select! {
         () = session.begun() => {
-            standing::attend(&Peer::holding(&peer.gate, &peer.mount, &map, session.clone()));
+            standing::attend(&Peer::holding(&peer.gate, &peer.mount, peer.caller.access.clone(), &map, session.clone()));
         }
         _ = open.wait_for(|open| *open == 0) => {}
         () = session.ended().cancelled() => {}
@@ -100,18 +110,25 @@ fn endpoint(path: &str, session: &str) -> Bytes {
 pub async fn message(
     gate: Arc<Gate>,
     mount: Arc<Mount>,
+    access: Arc<Access>,
     parts: &request::Parts,
     text: Bytes,
 ) -> Response<Body> {
-    deprecated(take(gate, mount, parts, text).await)
+    deprecated(take(gate, mount, access, parts, text).await)
 }
 
-async fn take(gate: Arc<Gate>, mount: Arc<Mount>, parts: &request::Parts, text: Bytes) -> Response<Body> {
+async fn take(
+    gate: Arc<Gate>,
+    mount: Arc<Mount>,
+    access: Arc<Access>,
+    parts: &request::Parts,
+    text: Bytes,
+) -> Response<Body> {
     let Some(name) = session_named(parts.uri.query().unwrap_or_default()) else {
         let why = "session_id is required; it is in the endpoint event of the stream";
         return peer::refused(&gate, StatusCode::BAD_REQUEST, None, code::INVALID_REQUEST, why);
     };
-    let peer = match Peer::of(&gate, &mount, &parts.headers, name, Transport::Sse, None).await {
+    let peer = match Peer::of(&gate, &mount, &access, &parts.headers, name, Transport::Sse, None).await {
         Ok(peer) => peer,
         Err(refusal) => return refusal,
     };
@@ -173,7 +190,10 @@ async fn begin(peer: Peer, map: &http::HeaderMap, request: &Request) -> Response
             );
         }
     }
-    let (peer, id) = (Peer::holding(&gate, &peer.mount, map, session.clone()), request.id.clone());
+    let (peer, id) = (
+        Peer::holding(&gate, &peer.mount, peer.caller.access.clone(), map, session.clone()),
+        request.id.clone(),
+    );
     gate.tasks.spawn(async move {
         session.put(hello::answer(&peer, &id).await.1).await;
     });

@@ -14,7 +14,7 @@ use super::dispatch;
 use super::era;
 use super::gate::{Gate, Mount};
 use super::http as requests;
-use crate::mcp::Note;
+use crate::mcp::{Access, Note};
 use crate::session::{Answered, Deleted, Ended, Resumed};
 use crate::telemetry::metrics;
 use crate::wire::{
@@ -31,8 +31,14 @@ use tokio::time::MissedTickBehavior;
 pub use hello::initialize;
 
 /// A message of a session.
-pub async fn post(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap, message: Message) -> Response<Body> {
-    let peer = match Peer::named(&gate, &mount, &map, id_of(&message)).await {
+pub async fn post(
+    gate: Arc<Gate>,
+    mount: Arc<Mount>,
+    access: Arc<Access>,
+    map: HeaderMap,
+    message: Message,
+) -> Response<Body> {
+    let peer = match Peer::named(&gate, &mount, &access, &map, id_of(&message)).await {
         Ok(peer) => peer,
         Err(refusal) => return refusal,
     };
@@ -46,6 +52,7 @@ pub async fn post(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap, message: M
 pub async fn sessionless(
     gate: Arc<Gate>,
     mount: Arc<Mount>,
+    access: Arc<Access>,
     map: HeaderMap,
     message: Message,
     version: Version,
@@ -53,7 +60,7 @@ pub async fn sessionless(
     if !gate.rules.sessionless {
         return session_required(&gate, id_of(&message));
     }
-    take(Peer::without(&gate, &mount, &map, version), &map, message).await
+    take(Peer::without(&gate, &mount, access, &map, version), &map, message).await
 }
 
 async fn take(peer: Peer, map: &HeaderMap, message: Message) -> Response<Body> {
@@ -90,17 +97,18 @@ pub async fn answered(peer: &Peer, response: wire::Response) -> Response<Body> {
 pub async fn batch(
     gate: Arc<Gate>,
     mount: Arc<Mount>,
+    access: Arc<Access>,
     map: HeaderMap,
     batch: Vec<Result<Message, Refused>>,
 ) -> Response<Body> {
     let Ok(version) = era::version_header(&map) else { return bad_version(&gate) };
     let peer = if !gate.rules.stateless && map.contains_key(&headers::SESSION_ID) {
-        match Peer::named(&gate, &mount, &map, None).await {
+        match Peer::named(&gate, &mount, &access, &map, None).await {
             Ok(peer) => peer,
             Err(refusal) => return refusal,
         }
     } else if gate.rules.sessionless {
-        Peer::without(&gate, &mount, &map, version.unwrap_or(Version::UNSAID))
+        Peer::without(&gate, &mount, access, &map, version.unwrap_or(Version::UNSAID))
     } else {
         return session_required(&gate, None);
     };
@@ -149,7 +157,7 @@ fn error(id: Option<&Id>, code: i32, why: &str) -> Bytes {
 }
 
 /// A session's stream from us, or the rest of a stream that broke.
-pub async fn get(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap) -> Response<Body> {
+pub async fn get(gate: Arc<Gate>, mount: Arc<Mount>, access: Arc<Access>, map: HeaderMap) -> Response<Body> {
     if !map.contains_key(&headers::SESSION_ID) {
         // At once: clients that never had a session go on without the stream.
         return requests::not_allowed(&gate, "POST");
@@ -160,7 +168,7 @@ pub async fn get(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap) -> Response
     if !headers::accepts(&map, "text", "event-stream") {
         return body::refusal(&gate, StatusCode::NOT_ACCEPTABLE, "Accept must admit text/event-stream");
     }
-    let peer = match Peer::named(&gate, &mount, &map, None).await {
+    let peer = match Peer::named(&gate, &mount, &access, &map, None).await {
         Ok(peer) => peer,
         Err(refusal) => return refusal,
     };
@@ -182,7 +190,12 @@ pub async fn get(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap) -> Response
 }
 
 /// Ends a session.
-pub async fn delete(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap) -> Response<Body> {
+pub async fn delete(
+    gate: Arc<Gate>,
+    mount: Arc<Mount>,
+    access: Arc<Access>,
+    map: HeaderMap,
+) -> Response<Body> {
     if !map.contains_key(&headers::SESSION_ID) {
         return session_required(&gate, None);
     }
@@ -194,7 +207,7 @@ pub async fn delete(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap) -> Respo
     let deleting = {
         let (gate, name) = (gate.clone(), name.to_owned());
         async move {
-            match gate.sessions.delete(&name, &gate.anonymous, &mount.name).await {
+            match gate.sessions.delete(&name, &access.principal, &mount.name).await {
                 Deleted::Ended(ended) => {
                     metrics().sessions.with_label_values(&["deleted"]).inc();
                     end_upstream(&gate, ended);

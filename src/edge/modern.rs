@@ -6,7 +6,7 @@ use super::dispatch::{self, Events};
 use super::gate::{Gate, Mount};
 use super::modern_headers::{self, Misformed};
 use super::writer::Writer;
-use crate::mcp::{Call, Caller, Cancel, Client, Event, Outcome, Reason, Reply};
+use crate::mcp::{Access, Call, Caller, Cancel, Client, Event, Outcome, Reason, Reply};
 use crate::telemetry::metrics;
 use crate::wire::params::Params;
 use crate::wire::sse::{self, SseEvent};
@@ -20,7 +20,13 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 /// Answers a message whose `_meta` says that it is modern.
-pub async fn answer(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap, message: Message) -> Response<Body> {
+pub async fn answer(
+    gate: Arc<Gate>,
+    mount: Arc<Mount>,
+    access: Arc<Access>,
+    map: HeaderMap,
+    message: Message,
+) -> Response<Body> {
     let request = match message {
         Message::Request(request) => request,
         // No notification of a modern client means anything over HTTP: it is accepted and not run.
@@ -30,7 +36,7 @@ pub async fn answer(gate: Arc<Gate>, mount: Arc<Mount>, map: HeaderMap, message:
         }
     };
     let id = request.id.clone();
-    let (call, method) = match read(&gate, &mount, &map, request).await {
+    let (call, method) = match read(&gate, &mount, &access, &map, request).await {
         Ok(read) => read,
         Err(fault) => return misformed(&gate, Some(&id), fault),
     };
@@ -58,13 +64,14 @@ pub fn misformed(gate: &Gate, id: Option<&Id>, fault: Misformed) -> Response<Bod
 async fn read(
     gate: &Arc<Gate>,
     mount: &Mount,
+    access: &Arc<Access>,
     map: &HeaderMap,
     request: Request,
 ) -> Result<(Call, Method), Misformed> {
     let Request { method, params, .. } = request;
     let (version, mixed) = modern_headers::version(&gate.rules, map, &params)?;
     modern_headers::names(map, &method, &params, mixed)?;
-    let caller = caller(gate, mount, map, &params, version);
+    let caller = caller(gate, mount, access, map, &params, version);
     if mixed {
         metrics().compat.with_label_values(&["mixed_version_header"]).inc();
         tracing::warn!(
@@ -89,7 +96,14 @@ async fn read(
 }
 
 /// Who calls, as request and headers say.
-fn caller(gate: &Gate, mount: &Mount, map: &HeaderMap, params: &Params, version: Version) -> Arc<Caller> {
+fn caller(
+    gate: &Gate,
+    mount: &Mount,
+    access: &Arc<Access>,
+    map: &HeaderMap,
+    params: &Params,
+    version: Version,
+) -> Arc<Caller> {
     let client = described(params);
     let agent = map.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok());
     let text = |raw: &Option<Raw>| raw.as_ref().map(|r| r.text().clone());
@@ -101,8 +115,8 @@ fn caller(gate: &Gate, mount: &Mount, map: &HeaderMap, params: &Params, version:
             user_agent: agent.map(Into::into),
             headers: super::http::forwarded(gate, map),
         });
-        let session = gate.sessions.pooled(gate.anonymous.clone(), mount.name.clone(), client.clone());
-        Caller { principal: gate.anonymous.clone(), profile: mount.name.clone(), client, version, session }
+        let session = gate.sessions.pooled(access.principal.clone(), mount.name.clone(), client.clone());
+        Caller { access: access.clone(), profile: mount.name.clone(), client, version, session }
     };
     if !gate.rules.forward.is_empty() {
         // What headers bring differs from request to request.
@@ -110,7 +124,7 @@ fn caller(gate: &Gate, mount: &Mount, map: &HeaderMap, params: &Params, version:
     }
     let told = Told {
         profile: &mount.name,
-        principal: &gate.anonymous,
+        access,
         version,
         info: info.as_deref(),
         capabilities: capabilities.as_deref(),

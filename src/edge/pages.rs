@@ -83,7 +83,7 @@ pub fn page(
 }
 
 fn owner(caller: &Caller, kind: Kind) -> Vec<u8> {
-    format!("{}/{}/{}", kind.items_key(), caller.profile, caller.principal.identity()).into_bytes()
+    format!("{}/{}/{}", kind.items_key(), caller.profile, caller.principal().identity()).into_bytes()
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ impl Asker {
     fn bound(&self) -> Vec<u8> {
         let params = &self.params;
         let target = params.name().or_else(|| params.uri()).unwrap_or_default();
-        let (principal, profile) = (self.caller.principal.identity(), &self.caller.profile);
+        let (principal, profile) = (self.caller.principal().identity(), &self.caller.profile);
         format!("{principal}/{profile}/{}/{target}", self.method.as_str()).into_bytes()
     }
 }

@@ -4,7 +4,9 @@ use crate::wire::{Method, Raw, Version, json};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// The one who calls, as authentication found it. Sessions, cursors and artifacts belong to a principal.
@@ -25,6 +27,64 @@ impl Principal {
     pub fn identity(&self) -> String {
         let Principal { tenant, issuer, subject } = self;
         format!("{}:{tenant}{}:{issuer}{}:{subject}", tenant.len(), issuer.len(), subject.len())
+    }
+}
+
+/// What a request is let in with: who calls, and what they may. Made by the `auth` room alone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Access {
+    pub principal: Arc<Principal>,
+    pub scopes: Scopes,
+    /// The token's claims; empty where no token was shown. What profiles and tenants are decided by.
+    pub claims: Arc<serde_json::Map<String, serde_json::Value>>,
+    /// The OAuth client that the token was given to (`client_id` or `azp`), where it says so.
+    pub client: Option<Arc<str>>,
+    /// Seconds since the epoch at which the access ends; `None`: it does not end by itself.
+    pub until: Option<u64>,
+}
+
+impl Access {
+    /// Of one who showed no token: no scopes, no claims.
+    pub fn open(principal: Arc<Principal>) -> Access {
+        Access { principal, scopes: Scopes::default(), claims: Arc::default(), client: None, until: None }
+    }
+}
+
+/// By the principal alone, which is quick: what else differs is told apart by `==`.
+impl Hash for Access {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.principal.hash(state);
+    }
+}
+
+/// Granted scopes (RFC 6749 3.3), each once and in order.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Scopes(Arc<[Arc<str>]>);
+
+impl Scopes {
+    /// From a `scope` parameter or claim: words between spaces.
+    pub fn read(text: &str) -> Scopes {
+        text.split(' ').filter(|word| !word.is_empty()).map(Arc::from).collect()
+    }
+
+    pub fn has(&self, scope: &str) -> bool {
+        self.0.binary_search_by(|held| (**held).cmp(scope)).is_ok()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|scope| &**scope)
+    }
+}
+
+impl FromIterator<Arc<str>> for Scopes {
+    fn from_iter<I: IntoIterator<Item = Arc<str>>>(scopes: I) -> Scopes {
+        Scopes(scopes.into_iter().collect::<BTreeSet<_>>().into_iter().collect())
+    }
+}
+
+impl fmt::Display for Scopes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.iter().collect::<Vec<_>>().join(" "))
     }
 }
 
@@ -69,7 +129,7 @@ impl Client {
 
 /// Who calls, from where, and speaking what.
 pub struct Caller {
-    pub principal: Arc<Principal>,
+    pub access: Arc<Access>,
     /// The profile's name; `""` is the default one at `/mcp`.
     pub profile: Arc<str>,
     pub client: Arc<Client>,
@@ -77,6 +137,12 @@ pub struct Caller {
     pub version: Version,
     /// A transport session, or the pooled identity of callers without one.
     pub session: Arc<dyn Session>,
+}
+
+impl Caller {
+    pub fn principal(&self) -> &Arc<Principal> {
+        &self.access.principal
+    }
 }
 
 /// A transport session's id: at least 128 random bits in visible ASCII (2025-11-25 transports, *Session Management*).
@@ -178,6 +244,13 @@ mod tests {
         for bad in ["", "a_b", "A", "a.b", "abcdefghijklmnopqrstu"] {
             assert!(UpstreamId::new(bad).is_none(), "{bad}");
         }
+    }
+
+    #[test]
+    fn scopes_are_words_each_once() {
+        let scopes = Scopes::read("mcp:write  mcp:read mcp:write");
+        assert_eq!(scopes.to_string(), "mcp:read mcp:write");
+        assert!(scopes.has("mcp:read") && !scopes.has("mcp") && !scopes.has(""));
     }
 
     #[test]

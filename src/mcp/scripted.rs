@@ -1,8 +1,8 @@
 //! A backend for tests that says what it is told to say, and remembers what it was asked.
 
 use super::{
-    About, Age, Backend, Call, Caller, Client, Event, Fault, Item, Kind, Listing, Note, Outcome, Principal,
-    Reason, Reply, Session, SessionId, StoreAway, UpstreamId,
+    About, Access, Age, Backend, Call, Caller, Client, Event, Fault, Item, Kind, Listing, Note, Outcome,
+    Principal, Reason, Reply, Session, SessionId, StoreAway, UpstreamId,
 };
 use crate::wire::params::Params;
 use crate::wire::{Method, Raw, Version, json};
@@ -283,7 +283,7 @@ pub(crate) fn caller() -> Arc<Caller> {
 
 pub(crate) fn caller_of(version: Version) -> Arc<Caller> {
     Arc::new(Caller {
-        principal: Arc::new(Principal::minted("", "", "somebody")),
+        access: Arc::new(Access::open(Arc::new(Principal::minted("", "", "somebody")))),
         profile: "".into(),
         client: Arc::new(Client::default()),
         version,

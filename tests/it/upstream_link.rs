@@ -16,8 +16,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use http_body_util::BodyExt;
 use plasm_mcp::mcp::{
-    Backend, Call, Caller, Client, Event, Note, Outcome, Principal, Reply, Session, SessionId, StoreAway,
-    UpstreamId,
+    Access, Backend, Call, Caller, Client, Event, Note, Outcome, Principal, Reply, Session, SessionId,
+    StoreAway, UpstreamId,
 };
 use plasm_mcp::upstream::client::HttpClient;
 use plasm_mcp::upstream::connect::Connector;
@@ -95,7 +95,7 @@ fn upstream_id() -> UpstreamId {
 
 fn caller(version: Version, kept: &Kept, capabilities: Value) -> Arc<Caller> {
     Arc::new(Caller {
-        principal: Arc::new(Principal::minted("t", "i", &kept.key)),
+        access: Arc::new(Access::open(Arc::new(Principal::minted("t", "i", &kept.key)))),
         profile: "".into(),
         client: Arc::new(Client {
             info: Some(Raw::trusted(r#"{"name":"tester","version":"9"}"#)),

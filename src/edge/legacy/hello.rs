@@ -3,7 +3,7 @@
 use super::peer::{self, Peer};
 use crate::edge::gate::{Gate, Mount};
 use crate::edge::{self, answer, body, dispatch};
-use crate::mcp::{Client, Outcome, StoreAway};
+use crate::mcp::{Access, Client, Outcome, StoreAway};
 use crate::session::{Deleted, LiveSession, OpenError, Transport};
 use crate::telemetry::metrics;
 use crate::wire::params::Params;
@@ -25,6 +25,7 @@ pub fn read(params: &Params, map: &HeaderMap, id: &Id) -> Result<(Version, Clien
 pub async fn initialize(
     gate: Arc<Gate>,
     mount: Arc<Mount>,
+    access: Arc<Access>,
     map: HeaderMap,
     message: Message,
 ) -> Response<Body> {
@@ -35,17 +36,17 @@ pub async fn initialize(
         Err(message) => return body::json(&gate, StatusCode::OK, message),
     };
     if gate.rules.stateless {
-        let (status, message) = answer(&Peer::without(&gate, &mount, &map, version), &id).await;
+        let (status, message) = answer(&Peer::without(&gate, &mount, access, &map, version), &id).await;
         return body::json(&gate, status.unwrap_or(StatusCode::OK), message);
     }
-    let session = match open(&gate, &mount, version, client, Transport::Streamable).await {
+    let session = match open(&gate, &mount, &access, version, client, Transport::Streamable).await {
         Ok(session) => session,
         Err(OpenError::Away(_)) => return peer::store_away(&gate, Some(&id)),
         Err(OpenError::TooLarge(why)) => {
             return peer::refused(&gate, StatusCode::OK, Some(&id), code::INVALID_PARAMS, &why.to_string());
         }
     };
-    let peer = Peer::holding(&gate, &mount, &map, session.clone());
+    let peer = Peer::holding(&gate, &mount, access, &map, session.clone());
     let (status, message) = answer(&peer, &id).await;
     let mut response = body::json(&gate, status.unwrap_or(StatusCode::OK), message);
     if status.is_none() {
@@ -54,10 +55,11 @@ pub async fn initialize(
     } else {
         // A session that did not begin must not be left for the cap to find.
         let undoing = {
-            let (gate, mount) = (gate.clone(), mount.clone());
+            let (gate, mount, access) = (gate.clone(), mount.clone(), peer.caller.access.clone());
             async move {
                 let id = session.session_id().as_str();
-                if let Deleted::Ended(ended) = gate.sessions.delete(id, &gate.anonymous, &mount.name).await {
+                if let Deleted::Ended(ended) = gate.sessions.delete(id, &access.principal, &mount.name).await
+                {
                     super::end_upstream(&gate, ended);
                 }
             }
@@ -86,15 +88,16 @@ pub async fn answer(peer: &Peer, id: &Id) -> (Option<StatusCode>, Bytes) {
 pub async fn open(
     gate: &Arc<Gate>,
     mount: &Arc<Mount>,
+    access: &Arc<Access>,
     version: Version,
     client: Client,
     transport: Transport,
 ) -> Result<Arc<LiveSession>, OpenError> {
     let opening = {
-        let (gate, mount) = (gate.clone(), mount.clone());
+        let (gate, mount, access) = (gate.clone(), mount.clone(), access.clone());
         async move {
             let opened =
-                gate.sessions.open(&gate.anonymous, &mount.name, version, &client, transport).await?;
+                gate.sessions.open(&access.principal, &mount.name, version, &client, transport).await?;
             metrics().sessions.with_label_values(&["opened"]).inc();
             for ended in opened.ended {
                 metrics().sessions.with_label_values(&["capped"]).inc();

@@ -2,7 +2,7 @@
 
 use crate::edge::gate::{Gate, Mount};
 use crate::edge::{answer, body, http as requests};
-use crate::mcp::{Caller, Client};
+use crate::mcp::{Access, Caller, Client};
 use crate::session::{Found, LiveSession, Transport};
 use crate::wire::{Id, Version, code, envelope, headers};
 use axum::body::Body;
@@ -24,25 +24,27 @@ impl Peer {
     pub async fn named(
         gate: &Arc<Gate>,
         mount: &Arc<Mount>,
+        access: &Arc<Access>,
         map: &HeaderMap,
         id: Option<&Id>,
     ) -> Result<Peer, Response<Body>> {
         let name = headers::folded(map, &headers::SESSION_ID).ok().flatten().unwrap_or_default();
-        Peer::of(gate, mount, map, name, Transport::Streamable, id).await
+        Peer::of(gate, mount, access, map, name, Transport::Streamable, id).await
     }
 
     /// The session of this name, where it lives on `transport`.
     pub async fn of(
         gate: &Arc<Gate>,
         mount: &Arc<Mount>,
+        access: &Arc<Access>,
         map: &HeaderMap,
         name: &str,
         transport: Transport,
         id: Option<&Id>,
     ) -> Result<Peer, Response<Body>> {
-        match gate.sessions.find(name, &gate.anonymous, &mount.name).await {
+        match gate.sessions.find(name, &access.principal, &mount.name).await {
             Found::Found(session) if session.facts().transport == transport => {
-                Ok(Peer::holding(gate, mount, map, session))
+                Ok(Peer::holding(gate, mount, access.clone(), map, session))
             }
             Found::Found(_) | Found::Unknown => Err(not_found(gate, id)),
             Found::Away => Err(store_away(gate, id)),
@@ -50,7 +52,13 @@ impl Peer {
     }
 
     /// The peer of a session that is at hand.
-    pub fn holding(gate: &Arc<Gate>, mount: &Arc<Mount>, map: &HeaderMap, session: Arc<LiveSession>) -> Peer {
+    pub fn holding(
+        gate: &Arc<Gate>,
+        mount: &Arc<Mount>,
+        access: Arc<Access>,
+        map: &HeaderMap,
+        session: Arc<LiveSession>,
+    ) -> Peer {
         let facts = session.facts();
         let forwarded = requests::forwarded(gate, map);
         let client = if forwarded.is_empty() {
@@ -59,7 +67,7 @@ impl Peer {
             Arc::new(Client { headers: forwarded, ..(*facts.client).clone() })
         };
         let caller = Arc::new(Caller {
-            principal: gate.anonymous.clone(),
+            access,
             profile: mount.name.clone(),
             client,
             version: facts.version,
@@ -70,20 +78,20 @@ impl Peer {
     }
 
     /// A client without a session.
-    pub fn without(gate: &Arc<Gate>, mount: &Arc<Mount>, map: &HeaderMap, version: Version) -> Peer {
+    pub fn without(
+        gate: &Arc<Gate>,
+        mount: &Arc<Mount>,
+        access: Arc<Access>,
+        map: &HeaderMap,
+        version: Version,
+    ) -> Peer {
         let client = Arc::new(Client {
             headers: requests::forwarded(gate, map),
             user_agent: user_agent(map),
             ..Client::default()
         });
-        let session = gate.sessions.pooled(gate.anonymous.clone(), mount.name.clone(), client.clone());
-        let caller = Arc::new(Caller {
-            principal: gate.anonymous.clone(),
-            profile: mount.name.clone(),
-            client,
-            version,
-            session,
-        });
+        let session = gate.sessions.pooled(access.principal.clone(), mount.name.clone(), client.clone());
+        let caller = Arc::new(Caller { access, profile: mount.name.clone(), client, version, session });
         Peer { gate: gate.clone(), mount: mount.clone(), caller, session: None }
     }
 

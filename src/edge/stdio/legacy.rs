@@ -34,7 +34,7 @@ impl Legacy {
         let (version, client) = hello::heard(&request.params, &request.id)?;
         let key = format!("stdio-{}", SESSIONS.fetch_add(1, Ordering::Relaxed));
         let caller = Caller {
-            principal: talk.gate.anonymous.clone(),
+            access: talk.gate.own.clone(),
             profile: talk.mount.name.clone(),
             client: Arc::new(client),
             version,

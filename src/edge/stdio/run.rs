@@ -50,9 +50,9 @@ impl Talk {
     fn modern_caller(&self, request: &Request) -> Result<Arc<Caller>, Misformed> {
         let version = modern_headers::spoken(&request.params)?;
         let client = Arc::new(modern::described(&request.params));
-        let (principal, profile) = (self.gate.anonymous.clone(), self.mount.name.clone());
-        let session = self.gate.sessions.pooled(principal.clone(), profile.clone(), client.clone());
-        Ok(Arc::new(Caller { principal, profile, client, version, session }))
+        let (access, profile) = (self.gate.own.clone(), self.mount.name.clone());
+        let session = self.gate.sessions.pooled(access.principal.clone(), profile.clone(), client.clone());
+        Ok(Arc::new(Caller { access, profile, client, version, session }))
     }
 
     async fn run(self: &Arc<Self>, call: Call, legacy: Option<Arc<Legacy>>, write: Writer) -> Bytes {

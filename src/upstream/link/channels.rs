@@ -125,7 +125,7 @@ impl Inner {
             [capabilities, in_session].map(|c| String::from_utf8_lossy(&c).into_owned()).join("\n");
         let legacy = caller.version.era() == Era::Legacy && self.channels.both.load(Ordering::Relaxed);
         let era = if legacy { IN_LEGACY } else { "" };
-        format!("{}\n{}\n{capabilities}{era}", caller.profile, caller.principal.identity()).into()
+        format!("{}\n{}\n{capabilities}{era}", caller.profile, caller.principal().identity()).into()
     }
 
     async fn dial(&self, owner: &Owner) -> Result<Arc<dyn Transport>, Trouble> {

@@ -50,7 +50,7 @@ impl Inner {
             own.clone()
         };
         let caller = Caller {
-            principal: caller.principal.clone(),
+            access: caller.access.clone(),
             profile: caller.profile.clone(),
             client: caller.client.clone(),
             version: caller.version,

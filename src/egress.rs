@@ -1,0 +1,156 @@
+//! The one client for URLs that come from outside: client metadata, keys of issuers, metadata of upstreams. It reaches public
+//! addresses only, whatever a name resolves to and whenever, follows no redirect by itself, and bounds time and size.
+//! Knows nothing of MCP or OAuth.
+
+mod reach;
+
+pub use reach::Reach;
+
+use crate::tls;
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode, Uri, header};
+use http_body::Body as _;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use reach::Resolver;
+use rustls::RootCertStore;
+use std::sync::Arc;
+use std::time::Duration;
+use url::Url;
+
+/// Longest time for one request, from its name's resolution to the last byte of its answer.
+const WITHIN: Duration = Duration::from_secs(10);
+/// Longest time for one address to take a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Largest answer, in bytes: metadata documents and key sets are small.
+const LARGEST: usize = 256 << 10;
+/// Idle connections that are kept for one host, and how long.
+const IDLE: usize = 2;
+const IDLE_TIME: Duration = Duration::from_secs(15);
+
+/// Who named a URL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Named {
+    /// The operator's configuration: it may lie inside, and be plain HTTP.
+    ByUs,
+    /// Anyone else: https to a public address, but for what [`Reach`] admits.
+    ByOthers,
+}
+
+/// Why there is no answer. The texts name no address: others may read them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FetchError {
+    #[error("it is not an absolute https URL without credentials or fragment")]
+    Url,
+    #[error("it leads to an address that is not reached from here")]
+    Refused,
+    #[error("there is no connection")]
+    Unreachable,
+    #[error("it did not answer in time")]
+    Late,
+    #[error("its answer is larger than {LARGEST} bytes")]
+    TooLarge,
+    #[error("it broke off")]
+    Broken,
+}
+
+/// An answer, whole. Its body is a stranger's.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// The client. Cheap to clone.
+#[derive(Clone)]
+pub struct Egress {
+    /// Its resolver lets public addresses pass alone, and what `reach` admits.
+    guarded: Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>,
+    free: Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>,
+    reach: Arc<Reach>,
+}
+
+impl Egress {
+    /// `reach`: which addresses that are not public may be reached all the same.
+    pub fn new(reach: Reach, roots: RootCertStore) -> Egress {
+        let reach = Arc::new(reach);
+        let tls = Arc::new(tls::client(roots, None));
+        let client = |resolver: Resolver| {
+            let mut tcp = HttpConnector::new_with_resolver(resolver);
+            tcp.enforce_http(false);
+            tcp.set_nodelay(true);
+            tcp.set_connect_timeout(Some(CONNECT));
+            Client::builder(TokioExecutor::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(IDLE_TIME)
+                .pool_max_idle_per_host(IDLE)
+                .build(HttpsConnector::from((tcp, tls.clone())))
+        };
+        let guarded = client(Resolver::guarded(reach.clone()));
+        Egress { guarded, free: client(Resolver::free()), reach }
+    }
+
+    /// The answer to a GET, whatever its status. A redirect is an answer: whoever follows it asks again, as for any other
+    /// URL of a stranger.
+    pub async fn get(&self, url: &str, named: Named) -> Result<Answer, FetchError> {
+        let request = Request::get(url).header(header::ACCEPT, "application/json");
+        let request = request.body(Bytes::new()).map_err(|_| FetchError::Url)?;
+        self.send(request, named).await
+    }
+
+    /// The answer to a request, whatever its status.
+    pub async fn send(&self, request: Request<Bytes>, named: Named) -> Result<Answer, FetchError> {
+        self.check(request.uri(), named)?;
+        let client = match named {
+            Named::ByUs => &self.free,
+            Named::ByOthers => &self.guarded,
+        };
+        let answering = async {
+            let answer = client.request(request.map(Full::new)).await.map_err(|error| {
+                tracing::debug!(%error, "a URL from outside was not reached");
+                if reach::refused(&error) { FetchError::Refused } else { FetchError::Unreachable }
+            })?;
+            let (head, body) = answer.into_parts();
+            // What says that it is too large is not read at all.
+            if body.size_hint().lower() > LARGEST as u64 {
+                return Err(FetchError::TooLarge);
+            }
+            let body = Limited::new(body, LARGEST).collect().await.map_err(|error| {
+                if error.is::<LengthLimitError>() { FetchError::TooLarge } else { FetchError::Broken }
+            })?;
+            Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
+        };
+        tokio::time::timeout(WITHIN, answering).await.unwrap_or(Err(FetchError::Late))
+    }
+
+    /// What can be said of a URL before its name is resolved. Names are judged when they are resolved, at each connection,
+    /// so that a name which leads elsewhere the second time gains nothing; addresses in the URL are not resolved, hence
+    /// judged here.
+    fn check(&self, uri: &Uri, named: Named) -> Result<(), FetchError> {
+        let url = Url::parse(&uri.to_string()).map_err(|_| FetchError::Url)?;
+        let bare = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
+        let (Some(host), true, "http" | "https") = (url.host(), bare, url.scheme()) else {
+            return Err(FetchError::Url);
+        };
+        if named == Named::ByUs {
+            return Ok(());
+        }
+        let admitted = match host {
+            url::Host::Domain(_) => true,
+            url::Host::Ipv4(ip) => self.reach.admits(ip.into()),
+            url::Host::Ipv6(ip) => self.reach.admits(ip.into()),
+        };
+        match admitted {
+            false => Err(FetchError::Refused),
+            true if url.scheme() == "https" || self.reach.plain() => Ok(()),
+            true => Err(FetchError::Url),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
