@@ -1,5 +1,7 @@
 //! From a request to its principal. Until a login is configured, everyone on loopback is the same anonymous one.
 
+pub mod pages;
+
 use crate::mcp::{Access, Principal};
 use http::HeaderMap;
 use std::sync::Arc;

@@ -22,6 +22,7 @@ pub mod modern;
 pub mod modern_headers;
 pub mod pages;
 pub mod patience;
+mod site;
 pub mod standing;
 pub mod state;
 pub mod stdio;

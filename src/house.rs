@@ -220,6 +220,7 @@ fn gate_among(
         keyring,
         replica,
         auth: Arc::new(auth::Auth::open()),
+        site: Arc::default(),
         own: auth::anonymous(),
         lifecycle: lifecycle.clone(),
     };

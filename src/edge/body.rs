@@ -90,7 +90,8 @@ impl Drop for Open {
     }
 }
 
-fn signed(gate: &Gate, mut response: Response<Body>) -> Response<Body> {
+/// An answer that bears this pod's name.
+pub fn signed(gate: &Gate, mut response: Response<Body>) -> Response<Body> {
     response.headers_mut().insert(&REPLICA, gate.replica.clone());
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
         response.headers_mut().insert(header::RETRY_AFTER, SOON);

@@ -2,6 +2,7 @@
 
 use super::callers::Callers;
 use crate::auth::Auth;
+use crate::auth::pages::Site;
 use crate::lifecycle::Lifecycle;
 use crate::mcp::{Access, Backend};
 use crate::sealing::Keyring;
@@ -73,6 +74,8 @@ pub struct Gate {
     pub replica: HeaderValue,
     /// Who may come in, and as whom.
     pub auth: Arc<Auth>,
+    /// What is asked for beside MCP: logins, registrations, the user's own pages.
+    pub site: Arc<Site>,
     /// Whoever started the process, where it speaks to them alone.
     pub own: Arc<Access>,
     /// The modern callers seen of late.
@@ -100,6 +103,7 @@ impl Gate {
             keyring: self.keyring.clone(),
             replica: self.replica.clone(),
             auth: self.auth.clone(),
+            site: self.site.clone(),
             own: self.own.clone(),
             // What headers bring may differ now.
             callers: Callers::default(),

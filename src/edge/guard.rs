@@ -4,21 +4,24 @@ use super::gate::Rules;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 
-/// Refuses a request by its `Host` (421) or `Origin` (403): a page in a browser must not reach a server on loopback
-/// by a name that its author controls (2026-07-28 transports, *Security*; DNS rebinding).
-pub fn admit(
-    rules: &Rules,
-    map: &HeaderMap,
-    authority: Option<&str>,
-) -> Result<(), (StatusCode, &'static str)> {
+/// Why a request is refused unread.
+type Refusal = (StatusCode, &'static str);
+
+/// Refuses a request by its `Host` (421): a page in a browser must not reach a server on loopback by a name that its author
+/// controls (2026-07-28 transports, *Security*; DNS rebinding).
+pub fn admit_host(rules: &Rules, map: &HeaderMap, authority: Option<&str>) -> Result<(), Refusal> {
     // Who else reads the request may go by another of the names that it bears: every one must be ours.
     let mut hosts = values(map, header::HOST).chain(authority).peekable();
-    if hosts.peek().is_none() || !hosts.all(|h| is_listed(&rules.hosts, h) || is_loopback(h)) {
-        return Err((
-            StatusCode::MISDIRECTED_REQUEST,
-            "this host is not served here; list it in allowed_hosts",
-        ));
+    match hosts.peek().is_some() && hosts.all(|h| is_listed(&rules.hosts, h) || is_loopback(h)) {
+        true => Ok(()),
+        false => {
+            Err((StatusCode::MISDIRECTED_REQUEST, "this host is not served here; list it in allowed_hosts"))
+        }
     }
+}
+
+/// Refuses a request by its `Origin` (403).
+pub fn admit_origin(rules: &Rules, map: &HeaderMap) -> Result<(), Refusal> {
     let admitted = |origin: &str| {
         let bare = origin.split_once("://").map(|(_, rest)| rest);
         is_listed(&rules.origins, origin) || bare.is_some_and(is_loopback)
@@ -66,6 +69,12 @@ pub fn cors(origin: Option<HeaderValue>, out: &mut HeaderMap) {
     out.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     out.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     out.append(header::VARY, HeaderValue::from_static("Origin"));
+}
+
+/// What is the same for everyone, and asked for without cookies, is read by any page.
+pub fn open_cors(out: &mut HeaderMap) {
+    out.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    out.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
 }
 
 /// The answer's headers to a preflight request: any `Mcp-*` header is allowed, whatever a tool names its parameters.

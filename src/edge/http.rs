@@ -47,13 +47,22 @@ pub async fn serve(gate: Arc<Gate>, request: Request<Body>) -> Response<Body> {
 
 async fn answer(gate: Arc<Gate>, parts: request::Parts, body: &mut Body) -> Response<Body> {
     let origin = parts.headers.get(header::ORIGIN).cloned();
-    let mut response =
-        match guard::admit(&gate.rules, &parts.headers, parts.uri.authority().map(|a| a.as_str())) {
-            Ok(()) => route(gate, parts, body).await,
-            Err((status, why)) => return body::refusal(&gate, status, why),
-        };
+    if let Err((status, why)) = guard::admit_host(&gate.rules, &parts.headers, authority(&parts)) {
+        return body::refusal(&gate, status, why);
+    }
+    if !gate.site.is_empty() && gate.site.find(parts.uri.path()).is_some() {
+        return Box::pin(super::site::answer(gate, parts, body)).await;
+    }
+    let mut response = match guard::admit_origin(&gate.rules, &parts.headers) {
+        Ok(()) => route(gate, parts, body).await,
+        Err((status, why)) => return body::refusal(&gate, status, why),
+    };
     guard::cors(origin, response.headers_mut());
     response
+}
+
+fn authority(parts: &request::Parts) -> Option<&str> {
+    parts.uri.authority().map(|authority| authority.as_str())
 }
 
 /// What is not sent all the time is kept out of the future that every request moves about.
@@ -225,7 +234,7 @@ pub fn malformed(gate: &Gate, refused: &Refused) -> Response<Body> {
     body::json(gate, StatusCode::BAD_REQUEST, envelope::write_response(refused.id.as_ref(), Err(&error)))
 }
 
-/// The whole body, within the limits of size and time.
+/// A JSON body, whole, within the limits of size and time.
 async fn received(gate: &Gate, map: &HeaderMap, body: &mut Body) -> Result<Bytes, Response<Body>> {
     if !headers::is_json(map) {
         return Err(body::refusal(
@@ -234,7 +243,16 @@ async fn received(gate: &Gate, map: &HeaderMap, body: &mut Body) -> Result<Bytes
             "Content-Type must be application/json",
         ));
     }
-    let limit = gate.rules.request_bytes;
+    read(gate, map, body, gate.rules.request_bytes).await
+}
+
+/// The whole body, of `limit` bytes at most, in time.
+pub async fn read(
+    gate: &Gate,
+    map: &HeaderMap,
+    body: &mut Body,
+    limit: usize,
+) -> Result<Bytes, Response<Body>> {
     let length = map.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|n| n > limit as u64) {
         return Err(too_large(gate, limit));

@@ -1,0 +1,60 @@
+//! Requests for pages beside MCP, handed to the room whose they are: read whole and bounded, guarded by who reads them.
+
+use super::gate::Gate;
+use super::{body, guard, http::read};
+use crate::auth::pages::{Asked, LARGEST, Readers};
+use axum::body::Body;
+use http::header::{self, HeaderName, HeaderValue};
+use http::{HeaderMap, Method as Verb, Response, StatusCode, request};
+use std::sync::Arc;
+
+/// The answer to a request for a page of the site; its host was admitted before.
+pub async fn answer(gate: Arc<Gate>, parts: request::Parts, body: &mut Body) -> Response<Body> {
+    let Some((pages, readers)) = gate.site.find(parts.uri.path()) else {
+        return body::refusal(&gate, StatusCode::NOT_FOUND, "no such page");
+    };
+    let mut response = match readers {
+        Readers::Programs if parts.method == Verb::OPTIONS => {
+            let mut response = body::empty(&gate, StatusCode::NO_CONTENT);
+            guard::preflight(&parts.headers, response.headers_mut());
+            response
+        }
+        Readers::Browsers if guard::admit_origin(&gate.rules, &parts.headers).is_err() => {
+            body::refusal(&gate, StatusCode::FORBIDDEN, "this page is not for other origins")
+        }
+        _ => match read(&gate, &parts.headers, body, LARGEST).await {
+            Ok(body) => {
+                let asked = Asked {
+                    verb: parts.method,
+                    path: parts.uri.path().to_owned(),
+                    query: parts.uri.query().map(str::to_owned),
+                    headers: parts.headers,
+                    body,
+                };
+                body::signed(&gate, pages.answer(asked).await.map(Body::from))
+            }
+            Err(refusal) => refusal,
+        },
+    };
+    match readers {
+        Readers::Programs => guard::open_cors(response.headers_mut()),
+        Readers::Browsers => guard_browser(response.headers_mut()),
+    }
+    response
+}
+
+/// What holds for every page that a browser shows, whatever is on it. A page may be stricter, never laxer.
+fn guard_browser(out: &mut HeaderMap) {
+    const ALWAYS: [(HeaderName, &str); 4] = [
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        // With `no-referrer`, browsers send `Origin: null` with forms, and no form of ours could be told from a foreign one.
+        (header::REFERRER_POLICY, "same-origin"),
+    ];
+    for (name, value) in ALWAYS {
+        out.insert(name, HeaderValue::from_static(value));
+    }
+    let strict = "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+    out.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(strict));
+}
