@@ -10,6 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 mod check;
+mod egress;
 mod environment;
 mod format;
 pub mod glob;
@@ -28,6 +29,7 @@ mod upstream;
 mod validate;
 mod watch;
 
+pub use egress::Egress;
 pub use load::{Flag, Loaded, Sources, Values, load};
 pub use ordered::Ordered;
 pub use outbound::{Outbound, Tls};
@@ -104,6 +106,8 @@ pub struct Config {
     pub sealing: Sealing,
     /// Connections to upstreams.
     pub outbound: Outbound,
+    /// URLs that come from outside: those of issuers, of clients' metadata, of upstreams' authorisation servers.
+    pub egress: Egress,
     /// MCP servers behind the gateway, in the order that decides lists and owners. Ids are `[a-z0-9-]{1,20}`.
     #[schemars(extend("x-key" = "upstream-id"))]
     pub upstreams: Ordered<Upstream>,
@@ -365,6 +369,7 @@ impl Default for Config {
             log: Log::default(),
             sealing: Sealing::default(),
             outbound: Outbound::default(),
+            egress: Egress::default(),
             upstreams: Ordered::default(),
             profiles: Ordered::default(),
         }

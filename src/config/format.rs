@@ -37,6 +37,7 @@ pub(super) fn check_text(format: &str, text: &str) -> Result<(), String> {
         ),
         "public-path" => (is_public_path(text), "a path such as /plasm/mcp, without a slash at its end"),
         "host" => (text == "*" || is_host(text), "a host name, with or without :port, or *"),
+        "network" => (text.parse::<ipnet::IpNet>().is_ok(), "a network such as 10.1.0.0/16 or fd00::/8"),
         "origin" => (
             text == "*" || text == "null" || is_origin(text),
             "an origin such as https://app.example.com, or *",

@@ -2,6 +2,7 @@
 
 use super::StartError;
 use crate::config::{self, Config, Secret};
+use crate::egress::{self, Egress};
 use crate::mcp::UpstreamId;
 use crate::tls::{self, TlsError};
 use crate::upstream::connect::Connector;
@@ -38,6 +39,16 @@ pub fn connector(
     };
     let tls = Arc::new(tls::client(roots, identity));
     Ok(Connector::new(https, tls, proxy, upstream.connect_timeout))
+}
+
+/// The client for URLs that come from outside. Errors: a file that cannot be used.
+pub(super) fn egress(config: &Config) -> Result<Egress, StartError> {
+    let mut roots = tls::public_roots();
+    if let Some(ca) = &config.outbound.tls.ca {
+        tls::trust(&mut roots, ca).map_err(|error| file("outbound", error))?;
+    }
+    let inside = config.egress.inside.iter().filter_map(|network| network.parse().ok()).collect();
+    Ok(Egress::new(egress::Reach { inside }, roots))
 }
 
 /// The proxy that a setting names; `none` is no proxy.

@@ -112,6 +112,7 @@ impl Reload {
             sealing: was.sealing,
             drain: was.drain,
             log: was.log,
+            egress: was.egress,
             limits: Limits { header_bytes: was.limits.header_bytes, ..config.limits },
             timeouts: Timeouts { header_read: was.timeouts.header_read, ..config.timeouts },
             ..config.clone()
@@ -131,6 +132,7 @@ fn fixed(was: &Config, now: &Config) -> Vec<&'static str> {
         ("sealing", was.sealing != now.sealing),
         ("drain", was.drain != now.drain),
         ("log", was.log != now.log),
+        ("egress", was.egress != now.egress),
         ("limits.header_bytes", was.limits.header_bytes != now.limits.header_bytes),
         ("timeouts.header_read", was.timeouts.header_read != now.timeouts.header_read),
     ];
