@@ -1,10 +1,47 @@
 //! From a request to its principal. Until a login is configured, everyone on loopback is the same anonymous one.
 
+pub mod keys;
 pub mod pages;
+pub mod revoked;
+
+pub use keys::{KeySet, Keys};
+pub use revoked::{Revocable, Revoked};
 
 use crate::mcp::{Access, Principal};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The claim of our own access tokens that names all tokens of one authorisation.
+pub const FAMILY: &str = "plasm_family";
+
+/// Counts what may make a verified token void: other keys, another configuration, a revocation. A token that was verified in another
+/// epoch is verified anew. Cheap to clone; clones are one.
+#[derive(Clone, Debug, Default)]
+pub struct Epoch(Arc<AtomicU64>);
+
+impl Epoch {
+    pub fn now(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    pub fn advance(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// Seconds since the epoch.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// SHA-256 in URL-safe base64.
+pub(crate) fn digest_text(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes))
+}
 
 /// Who may come in, and as whom.
 pub struct Auth {

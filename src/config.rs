@@ -9,6 +9,7 @@ use std::{net::SocketAddr, time::Duration};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+mod auth;
 mod check;
 mod egress;
 mod environment;
@@ -29,6 +30,7 @@ mod upstream;
 mod validate;
 mod watch;
 
+pub use auth::{Algorithm, ApiKey, Auth, Issuer};
 pub use egress::Egress;
 pub use load::{Flag, Loaded, Sources, Values, load};
 pub use ordered::Ordered;
@@ -84,6 +86,13 @@ pub struct Config {
     pub allowed_origins: Vec<String>,
     /// Allows `listen` off loopback although nobody has to log in.
     pub insecure_no_auth: bool,
+    /// What opens the routes `/admin/…` of the admin port from other machines (`Authorization: Bearer …`); a secret. Without it they
+    /// answer on loopback alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "secret::secret_schema")]
+    pub admin_token: Option<Secret>,
+    /// Who may come in.
+    pub auth: Auth,
     /// Limits of size and number.
     pub limits: Limits,
     /// How long the gateway waits.
@@ -358,6 +367,8 @@ impl Default for Config {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             insecure_no_auth: false,
+            admin_token: None,
+            auth: Auth::default(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             streams: Streams::default(),

@@ -52,6 +52,14 @@ pub(super) fn check_text(format: &str, text: &str) -> Result<(), String> {
                 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte)),
             "a tool name of 1 to 60 characters of A-Z, a-z, 0-9, _, . and -",
         ),
+        "key-hash" => (
+            text.strip_prefix("sha256:").is_some_and(|hex| {
+                hex.len() == 64
+                    && hex.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+            }),
+            "sha256: and 64 hexadecimal digits, as plasm-mcp token hash prints it",
+        ),
+        "date" => (units::parse_date(text).is_some(), "a date such as 2027-01-31 or 2027-01-31T12:00:00Z"),
         "header-name" => (http::HeaderName::try_from(text).is_ok(), "the name of an HTTP header"),
         "variable-name" => {
             (!text.is_empty() && !text.contains(['=', '\0']), "the name of an environment variable")

@@ -271,6 +271,9 @@ fn fill(
     if let Some(url) = &config.store.redis_url {
         check_secret(&lookup, found, KeyPath::of(&["store", "redis_url"]), url, &missing);
     }
+    if let Some(token) = &config.admin_token {
+        check_secret(&lookup, found, KeyPath::of(&["admin_token"]), token, &missing);
+    }
     if let Some(proxy) = &config.outbound.proxy {
         check_secret(&lookup, found, KeyPath::of(&["outbound", "proxy"]), proxy, &missing);
     }

@@ -66,7 +66,9 @@ fn rows(schema: &Json, above: &str, row: &mut impl FnMut(&str, &Json)) {
         match key.as_str() {
             "mcpServers" => {}
             "upstreams" => rows(&property["additionalProperties"], &format!("{path}.<id>"), row),
-            "profiles" => rows(&property["additionalProperties"], &format!("{path}.<name>"), row),
+            _ if property["additionalProperties"]["properties"].is_object() => {
+                rows(&property["additionalProperties"], &format!("{path}.<name>"), row);
+            }
             _ => rows(property, &path, row),
         }
     }
@@ -139,6 +141,7 @@ mod tests {
             "internal_address",
             "store.redis_url",
             "outbound.proxy",
+            "admin_token",
         ];
         for leaf in leaves(&schema()) {
             let path = leaf.path.join(".");

@@ -51,6 +51,45 @@ pub fn show_size(value: u64) -> String {
     if value == 0 { "0B".to_owned() } else { format!("{}{unit}", value / scale) }
 }
 
+/// Seconds since the epoch from `2027-01-31` (the end of that day, UTC) or `2027-01-31T12:00:00Z`; `None` for anything else.
+pub fn parse_date(text: &str) -> Option<u64> {
+    let (date, time) = match text.split_once('T') {
+        Some((date, time)) => (date, Some(time.strip_suffix('Z')?)),
+        None => (text, None),
+    };
+    let numbers = |text: &str, between: char, lengths: [usize; 3]| -> Option<[u64; 3]> {
+        let mut parts = text.split(between);
+        let mut next = |length| {
+            let part = parts.next().filter(|part| part.len() == length)?;
+            part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok())?
+        };
+        let found = [next(lengths[0])?, next(lengths[1])?, next(lengths[2])?];
+        parts.next().is_none().then_some(found)
+    };
+    let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
+    let leap = (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400);
+    let long = match month {
+        2 => 28 + u64::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    if year < 1970 || !(1..=long).contains(&day) {
+        return None;
+    }
+    // Years counted from March, so that the leap day is the last of its year.
+    let (years, months) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = years * 365 + years / 4 - years / 100 + years / 400 + (153 * months + 2) / 5 + day - 1;
+    let midnight = (days - 719_468) * 86_400;
+    match time {
+        None => Some(midnight + 86_400),
+        Some(time) => {
+            let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
+            (hour < 24 && minute < 60 && second < 60).then_some(midnight + hour * 3600 + minute * 60 + second)
+        }
+    }
+}
+
 pub(super) fn duration_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "x-format": "duration", "pattern": "^([0-9]+(ms|s|m|h|d))+$" })
 }
@@ -180,5 +219,26 @@ mod tests {
         }
         assert_eq!(show_duration(Duration::from_secs(86_400)), "24h");
         assert_eq!(show_size(4 << 20), "4MiB");
+    }
+
+    #[test]
+    fn dates_are_seconds_since_the_epoch_and_nonsense_is_none() {
+        let cases = [
+            ("1970-01-01T00:00:00Z", Some(0)),
+            ("1970-01-01", Some(86_400)),
+            ("2000-02-29T12:30:01Z", Some(951_827_401)),
+            ("2027-01-31", Some(1_801_440_000)),
+            ("2026-11-30T01:30:00Z", Some(1_796_002_200)),
+            ("2027-02-29", None),
+            ("2027-13-01", None),
+            ("2027-1-1", None),
+            ("2027-01-01T00:00:00", None),
+            ("2027-01-01T24:00:00Z", None),
+            ("1969-12-31", None),
+            ("", None),
+        ];
+        for (text, want) in cases {
+            assert_eq!(parse_date(text), want, "{text}");
+        }
     }
 }

@@ -8,12 +8,12 @@ use super::{
 /// Everything that is wrong between settings.
 pub(super) fn validate(config: &Config) -> Vec<(KeyPath, String)> {
     let mut wrong = Vec::new();
-    if !config.listen.ip().is_loopback() && !config.insecure_no_auth {
+    if !config.listen.ip().is_loopback() && !config.insecure_no_auth && !config.auth.is_on() {
         wrong.push((
             KeyPath::of(&["listen"]),
             format!(
-                "{} is not a loopback address, and nobody has to log in here; listen on 127.0.0.1, or say insecure_no_auth: \
-                 true (--insecure-no-auth)",
+                "{} is not a loopback address, and nobody has to log in here; listen on 127.0.0.1, set up auth, or say \
+                 insecure_no_auth: true (--insecure-no-auth)",
                 config.listen
             ),
         ));
@@ -32,6 +32,7 @@ pub(super) fn validate(config: &Config) -> Vec<(KeyPath, String)> {
                    no other could read";
         wrong.push((KeyPath::of(&["store", "redis_url"]), why.to_owned()));
     }
+    check_auth(config, &mut wrong);
     check_tls(&config.store.tls, &KeyPath::of(&["store", "tls"]), &mut wrong);
     if config.store.tls != Tls::default() && config.store.redis_url.is_none() {
         wrong.push((
@@ -73,6 +74,36 @@ pub(super) fn doubtful(config: &Config) -> Vec<(KeyPath, String)> {
 }
 
 type Wrong = Vec<(KeyPath, String)>;
+
+fn check_auth(config: &Config, wrong: &mut Wrong) {
+    let path = KeyPath::of(&["auth"]);
+    if config.auth.is_on() && config.public_url.is_none() && !config.listen.ip().is_loopback() {
+        let why = "is needed where people log in: a token is for the address that clients use, which nobody but you knows";
+        wrong.push((KeyPath::of(&["public_url"]), why.to_owned()));
+    }
+    let mut taken: Vec<(&str, &str)> = Vec::new();
+    for (name, issuer) in config.auth.issuers.iter() {
+        let path = path.then("issuers").then(name);
+        if issuer.issuer.is_empty() {
+            wrong.push((path.then("issuer"), "is needed: what tokens bear as iss".to_owned()));
+        } else if let Some((other, _)) = taken.iter().find(|(_, taken)| *taken == issuer.issuer) {
+            wrong.push((path.then("issuer"), format!("is that of {other:?} as well")));
+        }
+        taken.push((name, &issuer.issuer));
+        if issuer.tenant.is_some() && issuer.tenant_claim.is_some() {
+            wrong.push((
+                path.then("tenant"),
+                "stands beside tenant_claim; an issuer has one of them".to_owned(),
+            ));
+        }
+    }
+    for (id, key) in config.auth.api_keys.iter() {
+        if key.hash.is_empty() {
+            let path = path.then("api_keys").then(id).then("hash");
+            wrong.push((path, "is needed; plasm-mcp token mint makes a key and its hash".to_owned()));
+        }
+    }
+}
 
 fn check_upstream(upstream: &Upstream, path: &KeyPath, wrong: &mut Wrong) {
     let mut say = |key: &str, message: &str| {

@@ -105,6 +105,7 @@ impl Reload {
         Config {
             listen: was.listen,
             admin_listen: was.admin_listen,
+            admin_token: was.admin_token,
             internal_listen: was.internal_listen,
             internal_address: was.internal_address,
             store: was.store,
@@ -125,6 +126,7 @@ fn fixed(was: &Config, now: &Config) -> Vec<&'static str> {
     let differ = [
         ("listen", was.listen != now.listen),
         ("admin_listen", was.admin_listen != now.admin_listen),
+        ("admin_token", was.admin_token != now.admin_token),
         ("internal_listen", was.internal_listen != now.internal_listen),
         ("internal_address", was.internal_address != now.internal_address),
         ("store", was.store != now.store),

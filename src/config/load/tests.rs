@@ -194,7 +194,7 @@ profiles:
     rename: {url: {a: x}, sse: {b: x}, nobody: {c: y}}
   empty: {upstreams: []}
 "), @r#"
-    plasm.yaml:1:1: listen: 0.0.0.0:8080 is not a loopback address, and nobody has to log in here; listen on 127.0.0.1, or say insecure_no_auth: true (--insecure-no-auth)
+    plasm.yaml:1:1: listen: 0.0.0.0:8080 is not a loopback address, and nobody has to log in here; listen on 127.0.0.1, set up auth, or say insecure_no_auth: true (--insecure-no-auth)
     plasm.yaml:2:1: admin_listen: is the address of listen as well
     plasm.yaml:4:3: upstreams.none: needs a url (an HTTP server) or a command (a stdio server)
     plasm.yaml:5:28: upstreams.both.command: stands beside url; an upstream has one of them
