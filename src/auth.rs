@@ -1,8 +1,14 @@
 //! From a request to its principal. Until a login is configured, everyone on loopback is the same anonymous one.
 
+pub mod browser;
+pub mod form;
+pub mod holdings;
+pub mod html;
 pub mod keys;
 pub mod pages;
+pub mod resources;
 pub mod revoked;
+pub mod server;
 
 pub use keys::{KeySet, Keys};
 pub use revoked::{Revocable, Revoked};
@@ -36,6 +42,13 @@ impl Epoch {
 /// Seconds since the epoch.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// 256 random bits in URL-safe base64.
+pub(crate) fn random_text() -> String {
+    let mut bits = [0; 32];
+    aws_lc_rs::rand::fill(&mut bits).expect("the system's random source does not fail once it is seeded");
+    URL_SAFE_NO_PAD.encode(bits)
 }
 
 /// SHA-256 in URL-safe base64.

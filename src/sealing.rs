@@ -3,7 +3,7 @@
 
 mod key;
 
-pub use key::{KeyError, KeyMaterial};
+pub use key::{KeyError, KeyMaterial, read_base64};
 
 use aws_lc_rs::aead::{Aad, NONCE_LEN, Nonce};
 use base64::Engine as _;
@@ -32,11 +32,15 @@ pub enum Purpose {
     Vault,
     /// A call handed from pod to pod.
     Internal,
+    /// A browser that is logged in, and what it was asked.
+    Browser,
+    /// What our authorisation server keeps of codes and refresh tokens.
+    Grant,
 }
 
 impl Purpose {
     /// All purposes, in the order of their declaration.
-    pub const ALL: [Purpose; 9] = [
+    pub const ALL: [Purpose; 11] = [
         Purpose::Cursor,
         Purpose::RequestState,
         Purpose::EventId,
@@ -46,6 +50,8 @@ impl Purpose {
         Purpose::ConnectLink,
         Purpose::Vault,
         Purpose::Internal,
+        Purpose::Browser,
+        Purpose::Grant,
     ];
 
     /// The name that keys are derived by. What was sealed under a name opens only while the name stays.
@@ -60,6 +66,8 @@ impl Purpose {
             Purpose::ConnectLink => "connect-link",
             Purpose::Vault => "vault",
             Purpose::Internal => "internal",
+            Purpose::Browser => "browser",
+            Purpose::Grant => "grant",
         }
     }
 }

@@ -35,7 +35,7 @@ pub trait Pages: Send + Sync + 'static {
     fn readers(&self, path: &str) -> Option<Readers>;
 
     /// The answer, any verb. `OPTIONS` to [`Readers::Programs`] is answered before.
-    fn answer(&self, asked: Asked) -> BoxFuture<'static, Response<Bytes>>;
+    fn answer(self: Arc<Self>, asked: Asked) -> BoxFuture<'static, Response<Bytes>>;
 }
 
 /// All pages of a gateway. Empty where no login is configured.

@@ -31,7 +31,7 @@ pub async fn answer(gate: Arc<Gate>, parts: request::Parts, body: &mut Body) -> 
                     headers: parts.headers,
                     body,
                 };
-                body::signed(&gate, pages.answer(asked).await.map(Body::from))
+                body::signed(&gate, pages.clone().answer(asked).await.map(Body::from))
             }
             Err(refusal) => refusal,
         },

@@ -39,12 +39,7 @@ impl KeyMaterial {
 
     /// From base64, of either alphabet, padded or not, as `openssl rand -base64 32` writes it; space around it is ignored.
     pub fn from_text(secret: &SecretString) -> Result<Self, KeyError> {
-        let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
-        let text = secret.expose_secret().trim();
-        let decoded = [alphabet::STANDARD, alphabet::URL_SAFE]
-            .iter()
-            .find_map(|alphabet| GeneralPurpose::new(alphabet, lenient).decode(text).ok());
-        Self::from_bytes(decoded.ok_or(KeyError::Text)?)
+        Self::from_bytes(read_base64(secret.expose_secret()).ok_or(KeyError::Text)?)
     }
 
     pub(super) fn random() -> Self {
@@ -53,6 +48,14 @@ impl KeyMaterial {
             .expect("the system's random source does not fail once it is seeded");
         KeyMaterial(SecretSlice::from(secret))
     }
+}
+
+/// Base64 of either alphabet, padded or not; space around it is ignored.
+pub fn read_base64(text: &str) -> Option<Vec<u8>> {
+    let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    [alphabet::STANDARD, alphabet::URL_SAFE]
+        .iter()
+        .find_map(|alphabet| GeneralPurpose::new(alphabet, lenient).decode(text.trim()).ok())
 }
 
 /// Names a key in what it sealed. Derived from the secret by a one-way function: every pod with the secret has the same.

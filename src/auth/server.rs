@@ -1,0 +1,4 @@
+//! Our authorisation server.
+
+pub mod keys;
+pub mod redirects;
