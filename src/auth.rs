@@ -1,10 +1,14 @@
 //! From a request to its principal. Until a login is configured, everyone on loopback is the same anonymous one.
 
+pub mod api_key;
 pub mod browser;
 pub mod form;
 pub mod holdings;
 pub mod html;
+pub mod jwks;
+pub mod jwt;
 pub mod keys;
+pub mod metadata;
 pub mod pages;
 pub mod resources;
 pub mod revoked;
@@ -13,13 +17,20 @@ pub mod server;
 pub use keys::{KeySet, Keys};
 pub use revoked::{Revocable, Revoked};
 
-use crate::mcp::{Access, Principal};
+use crate::mcp::{Access, Principal, Scopes};
+use crate::telemetry::metrics;
+use api_key::ApiKeys;
+use aws_lc_rs::digest::{Context, SHA256};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::HeaderMap;
+use http::header::{self, HeaderValue};
+use http::{HeaderMap, StatusCode};
+use jwt::{Issuer, Refused};
+use metadata::{Metadata, Wrong};
+use moka::sync::Cache;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The claim of our own access tokens that names all tokens of one authorisation.
 pub const FAMILY: &str = "plasm_family";
@@ -56,33 +67,213 @@ pub(crate) fn digest_text(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes))
 }
 
+/// Tokens that are remembered.
+const REMEMBERED: u64 = 100_000;
+
 /// Who may come in, and as whom.
 pub struct Auth {
     /// Whom everyone is where no login is configured.
     open: Arc<Access>,
+    /// What those who come in must show; `None`: nothing.
+    login: Option<Login>,
+}
+
+/// Whose tokens are taken.
+pub struct Settings {
+    pub issuers: Vec<Issuer>,
+    pub api_keys: ApiKeys,
+    /// Seconds by which the clocks of issuers may differ from ours.
+    pub skew: u64,
+    /// How long a verified token is remembered.
+    pub remember: Duration,
+    pub metadata: Arc<Metadata>,
+    pub revoked: Revoked,
+    pub epoch: Epoch,
+}
+
+struct Login {
+    settings: Settings,
+    /// Verified tokens by their digest and the profile that they opened.
+    known: Cache<[u8; 32], Known>,
+}
+
+/// A token that was verified.
+#[derive(Clone)]
+struct Known {
+    access: Arc<Access>,
+    epoch: u64,
 }
 
 /// Why a request is not let in: its HTTP answer, all but the body's form (RFC 6750 3).
 #[derive(Debug)]
 pub struct Denied {
-    /// 401 or 403; 503 where it cannot be known.
-    pub status: http::StatusCode,
+    /// 401 or 403; 400 for what shows two tokens; 503 where it cannot be known.
+    pub status: StatusCode,
     /// The value of `WWW-Authenticate`.
-    pub challenge: Option<http::HeaderValue>,
+    pub challenge: Option<HeaderValue>,
     /// What to change, for people. It names no token.
     pub why: &'static str,
+}
+
+/// What a request shows.
+enum Shown<'a> {
+    Nothing,
+    Token(&'a str),
+    /// More than one, or none that can be read.
+    Confused,
 }
 
 impl Auth {
     /// No login: everyone is the same anonymous principal.
     pub fn open() -> Auth {
-        Auth { open: anonymous() }
+        Auth { open: anonymous(), login: None }
     }
 
-    /// Who asks for the endpoint of `profile` (`""`: the default one).
-    pub async fn admit(&self, _profile: &str, _map: &HeaderMap) -> Result<Arc<Access>, Denied> {
-        Ok(self.open.clone())
+    /// Everyone shows a token.
+    pub fn new(settings: Settings) -> Auth {
+        let known = Cache::builder().max_capacity(REMEMBERED).time_to_live(settings.remember).build();
+        Auth { open: anonymous(), login: Some(Login { settings, known }) }
     }
+
+    /// Who asks for the endpoint of `profile` (`""`: the default one) at `path`. A token that is known costs one digest and waits for
+    /// nothing.
+    pub async fn admit(&self, profile: &str, path: &str, map: &HeaderMap) -> Result<Arc<Access>, Denied> {
+        let Some(login) = &self.login else { return Ok(self.open.clone()) };
+        let token = match shown(map) {
+            Shown::Token(token) => token,
+            Shown::Nothing => return Err(login.denied(profile, path, None)),
+            Shown::Confused => {
+                let why = "a request shows one token, as Authorization: Bearer";
+                return Err(login.confused(profile, path, why));
+            }
+        };
+        let digest = digest(profile, token);
+        match login.known(&digest) {
+            Some(access) => Ok(access),
+            None => Box::pin(login.verified(profile, path, token, digest)).await,
+        }
+    }
+
+    /// Whether what was let in may still go on: it has not ended, nor was it revoked. For streams, which stay.
+    pub fn still(&self, access: &Access) -> bool {
+        let revoked = self.login.as_ref().is_some_and(|login| {
+            let Settings { issuers, revoked, .. } = &login.settings;
+            match &*access.principal.issuer {
+                api_key::ISSUER => api_key::id(access).is_some_and(|id| revoked.has(Revocable::ApiKey(id))),
+                id => issuers.iter().any(|issuer| issuer.id == id && issuer.has_revoked(access, revoked)),
+            }
+        });
+        !revoked && access.until.is_none_or(|until| until > now())
+    }
+
+    /// The answer to one who is let in and lacks scopes for what it asked of `profile` (RFC 6750 3.1): the challenge names all that
+    /// the client is to ask for next, for it asks for no more than it is told (2025-11-25 authorization, *Step-Up*).
+    pub fn step_up(&self, profile: &str, access: &Access, lacks: &Scopes) -> Denied {
+        let challenge = self.login.as_ref().map(|login| {
+            let metadata = &login.settings.metadata;
+            let all = metadata.needs(profile).chain(access.scopes.iter()).chain(lacks.iter());
+            let wrong = Wrong { error: "insufficient_scope", why: TOO_LITTLE };
+            metadata.challenge(profile, None, &all.map(Arc::from).collect(), Some(wrong))
+        });
+        Denied { status: StatusCode::FORBIDDEN, challenge, why: TOO_LITTLE }
+    }
+}
+
+const TOO_LITTLE: &str = "the access token lacks a scope that this needs";
+
+impl Login {
+    fn known(&self, digest: &[u8; 32]) -> Option<Arc<Access>> {
+        let known = self.known.get(digest)?;
+        let stands =
+            known.epoch == self.settings.epoch.now() && known.access.until.is_none_or(|until| until > now());
+        stands.then_some(known.access)
+    }
+
+    async fn verified(
+        &self,
+        profile: &str,
+        path: &str,
+        token: &str,
+        digest: [u8; 32],
+    ) -> Result<Arc<Access>, Denied> {
+        let Settings { issuers, api_keys, skew, metadata, revoked, epoch, .. } = &self.settings;
+        // Before anything is looked at: what changes meanwhile makes this void.
+        let epoch = epoch.now();
+        let verified = match token.starts_with(api_key::PREFIX) {
+            true => api_keys.verify(token, revoked).map_err(Refused::Invalid),
+            false => {
+                let audiences = metadata.audiences(profile);
+                jwt::verify(issuers, token, &audiences, *skew, revoked).await.map(Arc::new)
+            }
+        };
+        let count = |outcome| metrics().auth.with_label_values(&[outcome]).inc();
+        let access = match verified {
+            Ok(access) => access,
+            Err(Refused::Invalid(why)) => {
+                count("refused");
+                tracing::debug!(why, profile, "a token is not taken");
+                return Err(self.denied(profile, path, Some(why)));
+            }
+            Err(Refused::Unknown) => {
+                count("unknown");
+                let why = "the keys of the token's issuer cannot be had at this time";
+                return Err(Denied { status: StatusCode::SERVICE_UNAVAILABLE, challenge: None, why });
+            }
+        };
+        count("verified");
+        self.known.insert(digest, Known { access: access.clone(), epoch });
+        Ok(access)
+    }
+
+    /// 401, with what was wrong with the token where one was shown.
+    fn denied(&self, profile: &str, path: &str, wrong: Option<&'static str>) -> Denied {
+        let metadata = &self.settings.metadata;
+        let needs = metadata.needs(profile).map(Arc::from).collect();
+        let said = wrong.map(|why| Wrong { error: "invalid_token", why });
+        Denied {
+            status: StatusCode::UNAUTHORIZED,
+            challenge: Some(metadata.challenge(profile, Some(path), &needs, said)),
+            why: wrong.unwrap_or("log in first: the WWW-Authenticate header says where"),
+        }
+    }
+
+    /// 400: who reads it could take it for one request or another.
+    fn confused(&self, profile: &str, path: &str, why: &'static str) -> Denied {
+        let wrong = Wrong { error: "invalid_request", why };
+        let metadata = &self.settings.metadata;
+        let challenge = metadata.challenge(profile, Some(path), &Scopes::default(), Some(wrong));
+        Denied { status: StatusCode::BAD_REQUEST, challenge: Some(challenge), why }
+    }
+}
+
+/// `Authorization: Bearer` and nothing else: a token in the query would stand in logs (RFC 6750 2.3, 5.3).
+fn shown(map: &HeaderMap) -> Shown<'_> {
+    let mut values = map.get_all(header::AUTHORIZATION).iter();
+    let Some(value) = values.next() else { return Shown::Nothing };
+    if values.next().is_some() {
+        return Shown::Confused;
+    }
+    let Ok(text) = value.to_str() else { return Shown::Confused };
+    match text.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
+            let token = token.trim_matches(' ');
+            let whole = !token.is_empty() && !token.contains([' ', ',']);
+            if whole { Shown::Token(token) } else { Shown::Confused }
+        }
+        _ => Shown::Nothing,
+    }
+}
+
+/// What a token is remembered by, for one profile.
+fn digest(profile: &str, token: &str) -> [u8; 32] {
+    let mut context = Context::new(&SHA256);
+    // No token holds a line break.
+    for part in [profile, "\n", token] {
+        context.update(part.as_bytes());
+    }
+    let mut digest = [0; 32];
+    digest.copy_from_slice(context.finish().as_ref());
+    digest
 }
 
 /// Who calls where no login is configured, and on stdio, where whoever started the process is the user.

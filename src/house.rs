@@ -2,12 +2,14 @@
 
 mod internal;
 mod links;
+mod login;
 mod outbound;
 mod reload;
 mod rules;
 mod upstreams;
 
 pub use links::Links;
+pub use login::Login;
 pub use upstreams::link;
 
 use crate::config::Config;
@@ -60,6 +62,7 @@ pub struct House {
     gates: Arc<ArcSwap<Gate>>,
     pub lifecycle: Lifecycle,
     links: Arc<Links>,
+    login: Arc<Login>,
     plan: Plan,
     public: TcpListener,
     admin: TcpListener,
@@ -75,10 +78,16 @@ impl House {
         let internal = internal::bind(config).await?;
         let lifecycle = Lifecycle::default();
         let address = internal.as_ref().map(|(_, address)| address.as_str());
-        let (gate, links) = gate_among(config, demo, &lifecycle, store(config).await?, address)?;
+        let store = store(config).await?;
+        let login = Login::new(config, store.clone(), public.local_addr().unwrap_or(config.listen))?;
+        let (mut gate, links) = gate_among(config, demo, &lifecycle, store, address)?;
+        // Who was shut out is not let in by a pod that has just begun.
+        login.revoked.catch_up().await;
+        (gate.auth, gate.site) = login.build(config)?;
         let internal = internal.map(|(listener, _)| listener);
         let (gates, links) = (Arc::new(ArcSwap::from_pointee(gate)), Arc::new(links));
-        Ok(House { gates, lifecycle, links, plan: plan(config), public, admin, internal })
+        let login = Arc::new(login);
+        Ok(House { gates, lifecycle, links, login, plan: plan(config), public, admin, internal })
     }
 
     /// Where clients reach it.
@@ -92,7 +101,7 @@ impl House {
 
     /// Serves until the lifecycle ends it.
     pub async fn serve(self) {
-        let House { gates, lifecycle, links, plan, public, admin, internal } = self;
+        let House { gates, lifecycle, links, login, plan, public, admin, internal } = self;
         let gate = gates.load_full();
         let bounds =
             Bounds { head: gate.rules.header_bytes, head_time: gate.rules.header_read, connections: PROBERS };
@@ -128,7 +137,7 @@ impl House {
         };
         tokio::join!(public, admin, internal);
         // While the links end, so does the lease: nothing is sent here any more.
-        drop(hears);
+        drop((hears, login));
         links.hang_up().await;
     }
 }

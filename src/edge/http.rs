@@ -71,7 +71,7 @@ async fn route(gate: Arc<Gate>, parts: request::Parts, body: &mut Body) -> Respo
     if let (Place::Endpoint(profile), &Verb::POST) = (&place, &parts.method)
         && let Some(mount) = gate.mount(profile)
     {
-        return match gate.auth.admit(&mount.name, &parts.headers).await {
+        return match gate.auth.admit(&mount.name, parts.uri.path(), &parts.headers).await {
             Ok(access) => post(gate, mount, access, parts.headers, body).await,
             Err(denied) => body::denied(&gate, denied),
         };
@@ -97,7 +97,7 @@ async fn route_other(gate: Arc<Gate>, parts: &request::Parts, body: &mut Body) -
     let Some(mount) = gate.mount(profile) else {
         return body::refusal(&gate, StatusCode::NOT_FOUND, "no such profile");
     };
-    let access = match gate.auth.admit(&mount.name, &parts.headers).await {
+    let access = match gate.auth.admit(&mount.name, parts.uri.path(), &parts.headers).await {
         Ok(access) => access,
         Err(denied) => return body::denied(&gate, denied),
     };

@@ -1,7 +1,7 @@
 //! A changed configuration taken over while the gateway serves. What cannot change under it is named in the log.
 
 use super::links::Links;
-use super::{House, StartError, rules};
+use super::{House, Login, StartError, rules};
 use crate::config::{Config, ConfigError, Limits, Loaded, Timeouts, Watch};
 use crate::edge::Gate;
 use crate::lifecycle::Lifecycle;
@@ -18,6 +18,7 @@ pub struct Reload {
     last: Config,
     gates: Arc<ArcSwap<Gate>>,
     links: Arc<Links>,
+    login: Arc<Login>,
     lifecycle: Lifecycle,
 }
 
@@ -29,6 +30,7 @@ impl House {
             last: config.clone(),
             gates: self.gates.clone(),
             links: self.links.clone(),
+            login: self.login.clone(),
             lifecycle: self.lifecycle.clone(),
         }
     }
@@ -92,7 +94,8 @@ impl Reload {
         }
         let usable = self.usable(&config);
         let gate = self.gates.load_full();
-        let gate = Arc::new(gate.ruled(rules::of(&usable)?));
+        let (auth, site) = self.login.build(&usable)?;
+        let gate = Arc::new(Gate { auth, site, ..gate.ruled(rules::of(&usable)?) });
         self.links.serve(&usable, &gate.routes)?;
         self.gates.store(gate);
         self.last = config;

@@ -71,6 +71,10 @@ impl Scopes {
         self.0.binary_search_by(|held| (**held).cmp(scope)).is_ok()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|scope| &**scope)
     }

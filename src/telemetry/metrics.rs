@@ -23,6 +23,8 @@ pub struct Metrics {
     pub config_reloads: IntCounterVec,
     /// Requests refused before they became calls, by HTTP status.
     pub refused: IntCounterVec,
+    /// Tokens that were looked at, by what came of it; those that are remembered are not looked at.
+    pub auth: IntCounterVec,
     /// Requests that deviate from the specification and were served by a switch of the configuration.
     pub compat: IntCounterVec,
 }
@@ -56,6 +58,7 @@ impl Metrics {
                 "Readings of a changed configuration.",
                 &["outcome"],
             ),
+            auth: counters("plasm_auth_total", "Tokens looked at.", &["outcome"]),
             upstream_up: gauges("plasm_upstream_up", "Whether an upstream answers.", &["upstream"]),
             upstream_requests: counters(
                 "plasm_upstream_requests_total",
