@@ -19,6 +19,7 @@ mod load;
 mod mcp_servers;
 mod ordered;
 mod outbound;
+mod policy;
 mod problem;
 mod programs;
 mod reference;
@@ -35,6 +36,9 @@ pub use egress::Egress;
 pub use load::{Flag, Loaded, Sources, Values, load};
 pub use ordered::Ordered;
 pub use outbound::{Outbound, Tls};
+pub use policy::{
+    Annotations, Condition, OnFailure, Only, Override, Pin, Policy, ProfileScopes, Rule, Verdict, Webhook,
+};
 pub use problem::{ConfigError, KeyPath, Origin, Place, Problem};
 pub use reference::{reference, schema};
 pub use secret::{Secret, SecretError};
@@ -117,6 +121,8 @@ pub struct Config {
     pub outbound: Outbound,
     /// URLs that come from outside: those of issuers, of clients' metadata, of upstreams' authorisation servers.
     pub egress: Egress,
+    /// Policy on tool calls.
+    pub policy: Policy,
     /// MCP servers behind the gateway, in the order that decides lists and owners. Ids are `[a-z0-9-]{1,20}`.
     #[schemars(extend("x-key" = "upstream-id"))]
     pub upstreams: Ordered<Upstream>,
@@ -353,6 +359,17 @@ pub struct Profile {
     /// Instructions for the model, in place of those of the upstreams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
+    /// Scopes that it and its parts need.
+    pub scopes: ProfileScopes,
+    /// Who may enter, by patterns over the values of claims, each by its name or JSON pointer: each claim must have a value
+    /// that matches. For all others there is no such profile.
+    #[schemars(schema_with = "policy::lists_schema")]
+    pub claims: Ordered<Vec<String>>,
+    /// Who may enter, by patterns over tenants. Empty: any. For all others there is no such profile.
+    pub tenants: Vec<String>,
+    /// What of it exists for some alone.
+    #[schemars(schema_with = "policy::only_schema")]
+    pub only: Vec<Only>,
 }
 
 impl Default for Config {
@@ -381,6 +398,7 @@ impl Default for Config {
             sealing: Sealing::default(),
             outbound: Outbound::default(),
             egress: Egress::default(),
+            policy: Policy::default(),
             upstreams: Ordered::default(),
             profiles: Ordered::default(),
         }

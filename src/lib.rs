@@ -12,6 +12,7 @@ pub mod house;
 pub mod lifecycle;
 pub mod lines;
 pub mod mcp;
+pub mod policy;
 pub mod relay;
 pub mod sealing;
 pub mod session;

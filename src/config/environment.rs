@@ -39,6 +39,7 @@ pub(super) fn leaves(schema: &Json) -> Vec<Leaf<'_>> {
             match type_of(property) {
                 "object" => walk(property, &path, found),
                 "array" if property["items"]["anyOf"].is_array() => {}
+                "array" if type_of(&property["items"]) == "object" => {}
                 _ => found.push(Leaf { path, schema: property }),
             }
         }

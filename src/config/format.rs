@@ -18,6 +18,11 @@ pub(super) fn check(format: &str, node: &Node, schema: &Json) -> Result<(), Stri
         "size" => size(node, schema),
         "secret" => secret(node, true),
         "secret-ref" => secret(node, false),
+        "json" => Ok(()),
+        "number" => match node.value {
+            Value::Integer(_) | Value::Float(_) => Ok(()),
+            _ => Err(format!("expected a number, found {}", node.describe())),
+        },
         _ => match &node.value {
             Value::Text(text) => check_text(format, text),
             _ => Err(format!("expected text, found {}", node.describe())),
@@ -61,6 +66,14 @@ pub(super) fn check_text(format: &str, text: &str) -> Result<(), String> {
         ),
         "date" => (units::parse_date(text).is_some(), "a date such as 2027-01-31 or 2027-01-31T12:00:00Z"),
         "header-name" => (http::HeaderName::try_from(text).is_ok(), "the name of an HTTP header"),
+        "pointer" => {
+            (text.starts_with('/') && is_pointer(text), "a JSON pointer such as /path or /items/0/id")
+        }
+        "digest" => (
+            text.len() == 43
+                && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)),
+            "a digest as plasm-mcp pins prints it",
+        ),
         "variable-name" => {
             (!text.is_empty() && !text.contains(['=', '\0']), "the name of an environment variable")
         }
@@ -144,6 +157,11 @@ fn secret(node: &Node, inline: bool) -> Result<(), String> {
         _ if inline => Err("expected text, {env: NAME} or {file: PATH}".to_owned()),
         _ => Err("expected {env: NAME} or {file: PATH}".to_owned()),
     }
+}
+
+/// Whether every `~` of a JSON pointer is an escape (RFC 6901 3).
+fn is_pointer(text: &str) -> bool {
+    text.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']))
 }
 
 fn is_id(text: &str, most: usize) -> bool {

@@ -274,6 +274,9 @@ fn fill(
     if let Some(token) = &config.admin_token {
         check_secret(&lookup, found, KeyPath::of(&["admin_token"]), token, &missing);
     }
+    if let Some(token) = &config.policy.webhook.token {
+        check_secret(&lookup, found, KeyPath::of(&["policy", "webhook", "token"]), token, &missing);
+    }
     if let Some(proxy) = &config.outbound.proxy {
         check_secret(&lookup, found, KeyPath::of(&["outbound", "proxy"]), proxy, &missing);
     }

@@ -66,9 +66,11 @@ fn rows(schema: &Json, above: &str, row: &mut impl FnMut(&str, &Json)) {
         match key.as_str() {
             "mcpServers" => {}
             "upstreams" => rows(&property["additionalProperties"], &format!("{path}.<id>"), row),
+            "overrides" => rows(&property["additionalProperties"], &format!("{path}.<tool>"), row),
             _ if property["additionalProperties"]["properties"].is_object() => {
                 rows(&property["additionalProperties"], &format!("{path}.<name>"), row);
             }
+            _ if type_of(property) == "array" => rows(&property["items"], &format!("{path}[]"), row),
             _ => rows(property, &path, row),
         }
     }
@@ -79,14 +81,16 @@ fn kind(property: &Json) -> String {
         Some("duration") => return "duration".to_owned(),
         Some("size") => return "size".to_owned(),
         Some("secret") => return "secret".to_owned(),
+        Some("json") => return "any value".to_owned(),
         _ => {}
     }
     let words = words(property);
     match type_of(property) {
         "object" => "map".to_owned(),
         "array" if property["items"]["x-format"] == "secret-ref" => "list of secrets".to_owned(),
+        "array" if type_of(&property["items"]) == "object" => "list of maps".to_owned(),
         "array" => "list of text".to_owned(),
-        "integer" => "number".to_owned(),
+        "integer" | "number" => "number".to_owned(),
         "boolean" => "true, false".to_owned(),
         _ if words.is_empty() => "text".to_owned(),
         _ => words.join(", "),
@@ -142,6 +146,8 @@ mod tests {
             "store.redis_url",
             "outbound.proxy",
             "admin_token",
+            "policy.webhook.url",
+            "policy.webhook.token",
         ];
         for leaf in leaves(&schema()) {
             let path = leaf.path.join(".");

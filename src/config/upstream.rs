@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::{Ordered, Secret, Tls, glob, secret, units};
+use super::{Ordered, Override, Pin, Secret, Tls, glob, secret, units};
 
 /// An upstream MCP server: either `url` or `command` is given, never both (checked on load).
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -81,6 +81,15 @@ pub struct Upstream {
     pub tools: Globs,
     /// URIs that start with one of these are this upstream's even where it does not list them.
     pub uri_prefixes: Vec<String>,
+    /// What clients are shown of its tools in place of what it says, by the name it gives them.
+    pub overrides: Ordered<Override>,
+    /// What happens when it changes the definition of a tool that it had: `warn` logs and counts it, `refuse` neither lists
+    /// nor calls the tool until the change is accepted.
+    pub pin: Pin,
+    /// Digests of definitions that are accepted, by the name it gives the tool: what `plasm-mcp pins` prints. They go before
+    /// what was seen first.
+    #[schemars(schema_with = "pins_schema")]
+    pub pins: Ordered<String>,
 }
 
 impl Default for Upstream {
@@ -110,6 +119,9 @@ impl Default for Upstream {
             rename: Ordered::default(),
             tools: Globs::default(),
             uri_prefixes: Vec::new(),
+            overrides: Ordered::default(),
+            pin: Pin::default(),
+            pins: Ordered::default(),
         }
     }
 }
@@ -182,6 +194,10 @@ impl Globs {
 
 fn header_names_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "array", "items": { "type": "string", "x-format": "header-name" } })
+}
+
+fn pins_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "additionalProperties": { "type": "string", "x-format": "digest" } })
 }
 
 pub(super) fn renames_schema(_: &mut SchemaGenerator) -> Schema {

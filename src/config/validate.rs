@@ -47,6 +47,7 @@ pub(super) fn validate(config: &Config) -> Vec<(KeyPath, String)> {
     for (name, profile) in config.profiles.iter() {
         check_profile(profile, config, &KeyPath::of(&["profiles", name]), &mut wrong);
     }
+    super::policy::check(config, &mut wrong);
     wrong
 }
 

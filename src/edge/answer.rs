@@ -1,6 +1,6 @@
 //! What an outcome looks like on the wire: JSON-RPC codes and HTTP statuses by era, in this one place.
 
-use crate::mcp::{Fault, Outcome, Reason};
+use crate::mcp::{Fault, Outcome, Reason, Scopes};
 use crate::telemetry::metrics;
 use crate::wire::{Era, Method, Raw, Version, code, json};
 use http::StatusCode;
@@ -25,6 +25,14 @@ impl Rendered {
 
     pub fn as_ref(&self) -> Result<&Raw, &Raw> {
         self.outcome.as_ref()
+    }
+}
+
+/// The scopes that the caller of this outcome lacks, where that is all that is wrong.
+pub fn lacks(outcome: &Outcome) -> Option<&Scopes> {
+    match outcome {
+        Outcome::Error(Fault::Ours(Reason::MissingScope(scopes))) => Some(scopes),
+        _ => None,
     }
 }
 
@@ -83,6 +91,7 @@ fn ours(version: Version, method: &Method, reason: Reason) -> Rendered {
         | Reason::BadState => (StatusCode::OK, code::INVALID_PARAMS),
         Reason::HeaderMismatch(_) if modern => (StatusCode::BAD_REQUEST, code::HEADER_MISMATCH),
         Reason::MissingCapability(_) if modern => (StatusCode::BAD_REQUEST, code::MISSING_CAPABILITY),
+        Reason::MissingScope(_) => (StatusCode::FORBIDDEN, code::refused(403)),
         Reason::StoreAway | Reason::Full => (StatusCode::SERVICE_UNAVAILABLE, code::INTERNAL),
         _ if *method == Method::ToolsCall => return Rendered::ok(tool_error(&reason)),
         _ => (StatusCode::OK, code::INTERNAL),
@@ -104,6 +113,17 @@ fn facts(reason: &Reason) -> Value {
     let mut facts = value!({"reason": reason.word(), "retryable": reason.is_retryable()});
     if let Some(upstream) = reason.upstream() {
         facts["upstream"] = upstream.as_str().into();
+    }
+    match reason {
+        Reason::MissingScope(scopes) => facts["scopes"] = scopes.iter().collect(),
+        Reason::Refused(ruling) | Reason::NeedsApproval(ruling) | Reason::Unapproved(ruling) => {
+            facts["by"] = (*ruling.by).into();
+            facts["why"] = ruling.why.as_str().into();
+            if let Some(instead) = &ruling.instead {
+                facts["instead"] = instead.as_str().into();
+            }
+        }
+        _ => {}
     }
     facts
 }
@@ -186,7 +206,7 @@ pub fn error_object(code: i32, message: &str, data: Option<Value>) -> Raw {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::UpstreamId;
+    use crate::mcp::{Ruling, UpstreamId};
 
     fn shown(version: Version, method: &Method, outcome: Outcome) -> (u16, String) {
         let rendered = render(version, method, outcome);
@@ -204,6 +224,11 @@ mod tests {
             || Outcome::Error(Reason::Unreachable { upstream: up.clone(), why: "refused".into() }.into());
         let uri = || Outcome::Error(Reason::UnknownResource("x:y".into()).into());
         let theirs = |text: &'static str| Outcome::Error(Fault::Upstream(Raw::trusted(text)));
+        let scope = || Outcome::Error(Reason::MissingScope(Scopes::read("b a")).into());
+        let refused = || {
+            let ruling = Ruling { by: "r".into(), why: "no".into(), instead: Some("Ask ops".into()) };
+            Outcome::Error(Reason::Refused(Box::new(ruling)).into())
+        };
         let table = [
             (new, Method::ToolsCall, gone(), 200, "\"isError\":true"),
             (old, Method::ResourcesRead, gone(), 200, "\"code\":-32603"),
@@ -213,6 +238,9 @@ mod tests {
             (old, Method::Other("x".into()), Outcome::Error(Reason::MethodNotFound.into()), 200, "-32601"),
             (new, Method::ToolsCall, Outcome::Error(Reason::StoreAway.into()), 503, "-32603"),
             (old, Method::ToolsCall, Outcome::Error(Reason::Full.into()), 503, "\"retryable\":true"),
+            (new, Method::ToolsCall, scope(), 403, r#""scopes":["a","b"]"#),
+            (old, Method::PromptsGet, scope(), 403, r#""reason":"insufficient_scope""#),
+            (old, Method::ToolsCall, refused(), 200, r#""instead":"Ask ops""#),
             (
                 new,
                 Method::ResourcesRead,

@@ -3,6 +3,7 @@
 use super::bare::Standing;
 use super::gate::Gate;
 use crate::auth::Denied;
+use crate::mcp::{Caller, Scopes};
 use crate::telemetry::metrics;
 use axum::body::Body;
 use bytes::Bytes;
@@ -62,6 +63,16 @@ pub fn refusal(gate: &Gate, status: StatusCode, why: &str) -> Response<Body> {
     let error = super::answer::error_object(crate::wire::code::refused(status.as_u16()), why, None);
     metrics().refused.with_label_values(&[status.as_str()]).inc();
     json(gate, status, crate::wire::envelope::write_response(None, Err(&error)))
+}
+
+/// An outcome whose caller lacks scopes that it can be granted: the message, and a challenge beside it.
+pub fn forbidden(gate: &Gate, caller: &Caller, lacks: &Scopes, message: Bytes) -> Response<Body> {
+    let denied = gate.auth.step_up(&caller.profile, &caller.access, lacks);
+    let mut response = json(gate, denied.status, message);
+    if let Some(challenge) = denied.challenge {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    response
 }
 
 /// The answer to one who is not let in.

@@ -5,6 +5,7 @@ use crate::auth::Auth;
 use crate::auth::pages::Site;
 use crate::lifecycle::Lifecycle;
 use crate::mcp::{Access, Backend};
+use crate::policy::Door;
 use crate::sealing::Keyring;
 use crate::session::Sessions;
 use crate::store::Store;
@@ -21,6 +22,8 @@ pub struct Mount {
     /// `""` for the default profile at `/mcp`.
     pub name: Arc<str>,
     pub backend: Arc<dyn Backend>,
+    /// Who may come in. Whoever started the process by a pipe need not ask.
+    pub door: Door,
 }
 
 /// The profiles by name. Replaced as a whole when the configuration changes.

@@ -5,6 +5,7 @@ use super::gate::{Gate, Mount};
 use super::modern_headers::Misformed;
 use super::{body, guard, modern};
 use crate::mcp::Access;
+use crate::policy::Admission;
 use crate::wire::envelope::Body as Content;
 use crate::wire::{Message, Refused, code, envelope, headers};
 use axum::body::{Body, HttpBody as _};
@@ -72,7 +73,10 @@ async fn route(gate: Arc<Gate>, parts: request::Parts, body: &mut Body) -> Respo
         && let Some(mount) = gate.mount(profile)
     {
         return match gate.auth.admit(&mount.name, parts.uri.path(), &parts.headers).await {
-            Ok(access) => post(gate, mount, access, parts.headers, body).await,
+            Ok(access) => match mount.door.admit(&access) {
+                Admission::In => post(gate, mount, access, parts.headers, body).await,
+                refused => kept_out(&gate, &mount, &access, refused),
+            },
             Err(denied) => body::denied(&gate, denied),
         };
     }
@@ -95,12 +99,16 @@ async fn route_other(gate: Arc<Gate>, parts: &request::Parts, body: &mut Body) -
         return response;
     }
     let Some(mount) = gate.mount(profile) else {
-        return body::refusal(&gate, StatusCode::NOT_FOUND, "no such profile");
+        return no_such_profile(&gate);
     };
     let access = match gate.auth.admit(&mount.name, parts.uri.path(), &parts.headers).await {
         Ok(access) => access,
         Err(denied) => return body::denied(&gate, denied),
     };
+    match mount.door.admit(&access) {
+        Admission::In => {}
+        refused => return kept_out(&gate, &mount, &access, refused),
+    }
     let stateless = gate.rules.stateless;
     match (place, parts.method.clone()) {
         (Place::Sse(_) | Place::Message(_), _) if stateless => {
@@ -122,6 +130,18 @@ async fn route_other(gate: Arc<Gate>, parts: &request::Parts, body: &mut Body) -
         },
         (Place::Sse(_), _) => not_allowed(&gate, "GET"),
         (_, _) => not_allowed(&gate, "POST"),
+    }
+}
+
+fn no_such_profile(gate: &Gate) -> Response<Body> {
+    body::refusal(gate, StatusCode::NOT_FOUND, "no such profile")
+}
+
+/// The answer to one who is known and may not enter this profile. For whom there is none, it is as if it did not exist.
+fn kept_out(gate: &Gate, mount: &Mount, access: &Access, refused: Admission) -> Response<Body> {
+    match refused {
+        Admission::Lacks(scopes) => body::denied(gate, gate.auth.step_up(&mount.name, access, &scopes)),
+        Admission::In | Admission::Unknown => no_such_profile(gate),
     }
 }
 

@@ -288,6 +288,7 @@ pub fn notified(peer: &Peer, note: Notification) {
 fn respond(peer: &Peer, answer: Answer) -> Response<Body> {
     match answer {
         Answer::Whole(status, message) => body::json(&peer.gate, status, message),
+        Answer::Lacking(scopes, message) => body::forbidden(&peer.gate, &peer.caller, &scopes, message),
         Answer::Resumable(follower) => streams::answering(peer, follower),
         Answer::Passing(messages) => streams::passing(peer, messages),
         Answer::Nothing => body::empty(&peer.gate, StatusCode::ACCEPTED),

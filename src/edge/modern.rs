@@ -1,5 +1,6 @@
 //! The modern HTTP edge (2026-07-28 Streamable HTTP): every request stands alone; closing its answer cancels it.
 
+use super::answer;
 use super::body;
 use super::callers::Told;
 use super::dispatch::{self, Events};
@@ -169,8 +170,12 @@ async fn respond(gate: Arc<Gate>, mount: Arc<Mount>, call: Call, id: Id, can_str
         // The client takes one JSON body alone: what precedes the outcome is let go, and nothing can be asked.
         Ok((first, rest)) => Reply::Stream(stream::iter(first).chain(rest).boxed()).outcome().await,
     };
+    let lacks = answer::lacks(&outcome).cloned();
     let (status, message) = write.outcome(outcome);
-    body::json(&gate, status, message)
+    match lacks {
+        None => body::json(&gate, status, message),
+        Some(scopes) => body::forbidden(&gate, write.caller(), &scopes, message),
+    }
 }
 
 type Begun = BoxFuture<'static, (Option<Event>, Events)>;

@@ -114,7 +114,7 @@ mod tests {
             let store = Arc::new(crate::store::Memory::new(1 << 20));
             let (gate, _) = crate::house::gate(&Default::default(), false, &lifecycle, store).unwrap();
             let gate = Arc::new(gate);
-            let mount = Arc::new(Mount { name: "".into(), backend });
+            let mount = Arc::new(Mount { name: "".into(), backend, door: Default::default() });
             let (ours, theirs) = tokio::io::duplex(4096);
             let (input, output) = tokio::io::split(theirs);
             let over = tokio::spawn(async move { serve(gate, mount, &lifecycle, input, output).await });
@@ -299,7 +299,7 @@ mod tests {
         let lifecycle = Lifecycle::default();
         let store = Arc::new(crate::store::Memory::new(1 << 20));
         let (gate, _) = crate::house::gate(&Default::default(), false, &lifecycle, store).unwrap();
-        let mount = Arc::new(Mount { name: "".into(), backend: backend() });
+        let mount = Arc::new(Mount { name: "".into(), backend: backend(), door: Default::default() });
         let (mut to, input) = tokio::io::duplex(4096);
         let (output, from) = tokio::io::duplex(4096);
         drop(from);

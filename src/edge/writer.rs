@@ -22,6 +22,10 @@ impl Writer {
         Writer { caller: call.caller.clone(), method: call.method.clone(), id }
     }
 
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
     pub fn id(&self) -> &Id {
         &self.id
     }

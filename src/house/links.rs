@@ -8,6 +8,7 @@ use crate::demo::Demo;
 use crate::edge::{Mount, Routes};
 use crate::federation::{Composite, Member, Profile, Switch, Touched};
 use crate::mcp::UpstreamId;
+use crate::policy::Door;
 use crate::relay::Relay;
 use crate::telemetry::metrics;
 use crate::upstream::link::Link;
@@ -121,12 +122,15 @@ impl Links {
                 Some(before) => {
                     let touched = makeup.touches(&before.makeup);
                     before.switch.turn(self.composite(name, &makeup, &links), touched);
-                    Served { makeup, ..before }
+                    let (name, backend) = (before.mount.name.clone(), before.switch.clone());
+                    let mount = Arc::new(Mount { name, backend, door: Door::of(&profile) });
+                    Served { makeup, mount, ..before }
                 }
                 None => {
                     let switch = Arc::new(Switch::new(self.composite(name, &makeup, &links)));
                     let path: Arc<str> = if default { "".into() } else { name.into() };
-                    let mount = Arc::new(Mount { name: path, backend: switch.clone() });
+                    let mount =
+                        Arc::new(Mount { name: path, backend: switch.clone(), door: Door::of(&profile) });
                     Served { mount, switch, makeup }
                 }
             };

@@ -1,8 +1,10 @@
 //! Why a call failed. What it looks like on the wire is decided in `edge` alone.
 
-use super::UpstreamId;
+use super::{Scopes, UpstreamId};
 use crate::wire::{Method, Raw};
 use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
 
 #[derive(Debug, Clone)]
 pub enum Fault {
@@ -14,6 +16,25 @@ pub enum Fault {
 impl From<Reason> for Fault {
     fn from(reason: Reason) -> Fault {
         Fault::Ours(reason)
+    }
+}
+
+/// What was decided of a call, for the model and its user: why, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ruling {
+    /// The rule that decided, or `webhook`, or `default`.
+    pub by: Arc<str>,
+    pub why: String,
+    /// What to do in place of it; `None` where nothing is known.
+    pub instead: Option<String>,
+}
+
+impl fmt::Display for Ruling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.instead {
+            Some(instead) => write!(f, "{}. {instead}", self.why.trim_end_matches('.')),
+            None => f.write_str(&self.why),
+        }
     }
 }
 
@@ -66,6 +87,23 @@ pub enum Reason {
     /// This pod has as many calls in flight as it may.
     #[error("the gateway takes no more calls at this time; try again")]
     Full,
+    /// The caller lacks scopes that it can be granted (RFC 6750 3.1): these.
+    #[error("this needs the scopes: {0}")]
+    MissingScope(Scopes),
+    /// A rule of the operator's, or who decides for it, refuses the call.
+    #[error("{0}")]
+    Refused(Box<Ruling>),
+    /// The call needs the user's approval, and the client cannot be asked for it.
+    #[error("{0}")]
+    NeedsApproval(Box<Ruling>),
+    /// The user was asked to approve the call, and did not.
+    #[error("{0}")]
+    Unapproved(Box<Ruling>),
+    /// The tool's definition is not the one that was accepted.
+    #[error(
+        "the definition of this tool of upstream {upstream} has changed; an operator must accept the change first"
+    )]
+    ToolChanged { upstream: UpstreamId },
     #[error("the call was cancelled")]
     Cancelled,
     #[error("the state store is out of reach")]
@@ -103,6 +141,11 @@ impl Reason {
             Reason::Lost { safe: true } => "call_lost",
             Reason::Credential { .. } => "upstream_credential",
             Reason::Full => "gateway_busy",
+            Reason::MissingScope(_) => "insufficient_scope",
+            Reason::Refused(_) => "policy_denied",
+            Reason::NeedsApproval(_) => "approval_required",
+            Reason::Unapproved(_) => "approval_refused",
+            Reason::ToolChanged { .. } => "tool_changed",
             Reason::Cancelled => "cancelled",
             Reason::StoreAway => "state_store_unavailable",
         }
@@ -118,7 +161,8 @@ impl Reason {
             | Reason::TooLarge { upstream, .. }
             | Reason::Busy { upstream }
             | Reason::OutcomeUnknown { upstream }
-            | Reason::Credential { upstream } => Some(upstream),
+            | Reason::Credential { upstream }
+            | Reason::ToolChanged { upstream } => Some(upstream),
             _ => None,
         }
     }

@@ -20,6 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("upstream", &["config", "lines", "mcp", "telemetry", "tls", "wire"]),
     ("relay", &["mcp", "sealing", "store", "telemetry", "upstream", "wire"]),
     ("federation", &["config", "mcp", "telemetry", "wire"]),
+    ("policy", &["config", "egress", "mcp", "sealing", "store", "telemetry", "wire"]),
     ("demo", &["mcp", "wire"]),
     (
         "edge",
@@ -29,6 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "lifecycle",
             "lines",
             "mcp",
+            "policy",
             "sealing",
             "session",
             "store",
@@ -49,6 +51,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "federation",
             "lifecycle",
             "mcp",
+            "policy",
             "relay",
             "sealing",
             "session",

@@ -5,8 +5,9 @@ use super::peer::Peer;
 use super::running::{self, Begin, Step, Steps};
 use super::streams;
 use super::ways::{self, Left, Ways};
+use crate::edge::answer;
 use crate::edge::writer::Writer;
-use crate::mcp::{Ask, Call, Cancel, Event, Outcome, Reason};
+use crate::mcp::{Ask, Call, Cancel, Event, Outcome, Reason, Scopes};
 use crate::session::{Asking, Called, ChangeError, Follower, Inherited, LiveSession, Outlet, Unsent};
 use crate::wire::params::Params;
 use crate::wire::{Method, Raw, Request, Version, envelope, json};
@@ -28,6 +29,8 @@ const PASSING: usize = 32;
 pub enum Answer {
     /// All of it.
     Whole(StatusCode, Bytes),
+    /// All of it, and the scopes that it lacks.
+    Lacking(Scopes, Bytes),
     /// A stream of the session.
     Resumable(Follower),
     /// A stream of a client without a session.
@@ -130,6 +133,8 @@ struct Exchange {
     /// Answers that wait for the others, while no stream is open.
     done: Vec<Bytes>,
     status: StatusCode,
+    /// What the caller of the last of them lacks.
+    lacks: Option<Scopes>,
     opener: Option<oneshot::Sender<Answer>>,
     out: Option<Out>,
     asking: Vec<Asking>,
@@ -149,7 +154,7 @@ impl Exchange {
     fn new(peer: Peer, left: usize, done: Vec<Bytes>, takes: Takes) -> Exchange {
         let status = StatusCode::OK;
         let (asking, ways) = (Vec::new(), Ways::default());
-        Exchange { peer, takes, left, done, status, opener: None, out: None, asking, ways }
+        Exchange { peer, takes, left, done, status, lacks: None, opener: None, out: None, asking, ways }
     }
 
     fn start(self, requests: Vec<Request>) {
@@ -336,11 +341,13 @@ impl Exchange {
                     Some((method, params)) => self.changed(method, params, outcome).await,
                     None => outcome,
                 };
+                let lacks = answer::lacks(&outcome).cloned();
                 let (status, message) = asked.writer.outcome(outcome);
                 self.left -= 1;
                 self.ended(n);
                 if self.out.is_none() {
                     self.status = status;
+                    self.lacks = lacks;
                     self.done.push(message);
                     return Ok(());
                 }
@@ -481,7 +488,11 @@ impl Exchange {
                 } else {
                     self.done.swap_remove(0)
                 };
-                self.give(Answer::Whole(status, body));
+                let answer = match self.lacks.take().filter(|_| !self.takes.batch) {
+                    Some(scopes) => Answer::Lacking(scopes, body),
+                    None => Answer::Whole(status, body),
+                };
+                self.give(answer);
                 Ok(())
             }
         }
