@@ -25,6 +25,7 @@ mod programs;
 mod reference;
 mod secret;
 mod show;
+mod telemetry;
 mod tree;
 mod units;
 mod upstream;
@@ -43,6 +44,7 @@ pub use problem::{ConfigError, KeyPath, Origin, Place, Problem};
 pub use reference::{reference, schema};
 pub use secret::{Secret, SecretError};
 pub use show::{ShowError, to_json, to_yaml};
+pub use telemetry::{Audit, AuditTo, Parents, Telemetry, Traces};
 pub use units::{parse_duration, parse_size, show_duration, show_size};
 pub use upstream::{Era, Globs, Health, Transport, Upstream};
 pub use validate::may_go_upstream;
@@ -115,6 +117,10 @@ pub struct Config {
     pub drain: Drain,
     /// Logs.
     pub log: Log,
+    /// Traces of calls.
+    pub telemetry: Telemetry,
+    /// The audit: one event a call, whatever becomes of it.
+    pub audit: Audit,
     /// Sealing of what travels through clients.
     pub sealing: Sealing,
     /// Connections to upstreams.
@@ -395,6 +401,8 @@ impl Default for Config {
             compat: Compat::default(),
             drain: Drain::default(),
             log: Log::default(),
+            telemetry: Telemetry::default(),
+            audit: Audit::default(),
             sealing: Sealing::default(),
             outbound: Outbound::default(),
             egress: Egress::default(),

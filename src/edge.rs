@@ -22,6 +22,7 @@ pub mod modern;
 pub mod modern_headers;
 pub mod pages;
 pub mod patience;
+mod seen;
 mod site;
 pub mod standing;
 pub mod state;

@@ -7,6 +7,7 @@ mod outbound;
 mod reload;
 mod rules;
 mod upstreams;
+pub mod watching;
 
 pub use links::Links;
 pub use login::Login;
@@ -103,6 +104,7 @@ impl House {
     pub async fn serve(self) {
         let House { gates, lifecycle, links, login, plan, public, admin, internal } = self;
         let gate = gates.load_full();
+        let lookout = gate.lookout.clone();
         let bounds =
             Bounds { head: gate.rules.header_bytes, head_time: gate.rules.header_read, connections: PROBERS };
         let probes = lifecycle.clone();
@@ -139,6 +141,7 @@ impl House {
         // While the links end, so does the lease: nothing is sent here any more.
         drop((hears, login));
         links.hang_up().await;
+        watching::end(&lookout).await;
     }
 }
 
@@ -231,6 +234,7 @@ fn gate_among(
         auth: Arc::new(auth::Auth::open()),
         site: Arc::default(),
         own: auth::anonymous(),
+        lookout: watching::lookout(config)?,
         lifecycle: lifecycle.clone(),
     };
     Ok((gate, links))

@@ -12,6 +12,7 @@ pub mod listing;
 pub mod reply;
 #[cfg(test)]
 pub(crate) mod scripted;
+mod seen;
 pub mod trail;
 
 pub use backend::{About, Age, Backend};

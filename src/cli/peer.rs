@@ -82,7 +82,7 @@ impl Peer {
     /// Nothing is sent yet. Errors: the command line cannot be used.
     pub fn of(target: &Target, again: &Again) -> Result<Peer, Usage> {
         if target.verbose {
-            logs::begin("info,plasm_mcp=debug", logs::Form::Text)
+            logs::begin("info,plasm_mcp=debug", logs::Form::Text, None)
                 .map_err(|error| usage(error.to_string()))?;
         }
         let upstream = target.upstream()?;
@@ -147,6 +147,7 @@ impl Peer {
             trail: None,
             cancel: Cancel::never(),
             deadline: Instant::now() + self.timeout,
+            watch: None,
         }
     }
 

@@ -1,9 +1,9 @@
 //! `plasm-mcp serve`: the gateway over HTTP.
 
 use super::settings::Settings;
-use crate::config::{Config, LogFormat, Values, Watch};
-use crate::house::{House, plan_at_signal};
-use crate::telemetry::logs;
+use crate::config::{AuditTo, Config, Values, Watch};
+use crate::house::{House, plan_at_signal, watching};
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::task::AbortOnDropHandle;
@@ -33,7 +33,7 @@ pub async fn run(args: Args) -> ExitCode {
         eprintln!("warning: {warning}");
     }
     let config = loaded.config;
-    if let Err(error) = logs::begin(&config.log.filter, form(config.log.format)) {
+    if let Err(error) = watching::begin(&config) {
         eprintln!("plasm-mcp: {error}");
         return super::USAGE.into();
     }
@@ -89,7 +89,13 @@ fn reloading(
 /// Says where the gateway answers: on stdout to a person, and in the log to whoever reads that alone.
 fn announce(house: &House, config: &Config) {
     let Ok(listen) = house.address() else { return };
-    super::show::line(banner(&url(config.public_url.as_deref(), config.public_path.as_deref(), listen)));
+    let banner = banner(&url(config.public_url.as_deref(), config.public_path.as_deref(), listen));
+    match config.audit.to {
+        // Whoever reads standard output then reads JSON.
+        AuditTo::Stdout if !std::io::stderr().is_terminal() => {}
+        AuditTo::Stdout => eprint!("{banner}"),
+        AuditTo::Off | AuditTo::Otlp => super::show::line(banner),
+    }
     let upstreams = config.enabled_upstreams().count();
     let (profiles, version) = (config.served_profiles().len(), env!("CARGO_PKG_VERSION"));
     let admin = house.admin_address().map(tracing::field::display).ok();
@@ -102,15 +108,6 @@ pub fn warn_if_empty(config: &Config, demo: bool) {
         eprintln!(
             "warning: no upstreams are configured; give --mcp-json FILE, a configuration with upstreams, or --demo"
         );
-    }
-}
-
-/// The form of log lines that the configuration names.
-pub fn form(format: LogFormat) -> logs::Form {
-    match format {
-        LogFormat::Auto => logs::Form::Auto,
-        LogFormat::Text => logs::Form::Text,
-        LogFormat::Json => logs::Form::Json,
     }
 }
 

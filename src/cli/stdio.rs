@@ -1,12 +1,11 @@
 //! `plasm-mcp stdio`: the gateway on standard input and output. Nothing but the protocol goes to standard output.
 
-use super::serve::{form, warn_if_empty};
+use super::serve::warn_if_empty;
 use super::settings::Settings;
-use crate::config::Values;
+use crate::config::{AuditTo, Values};
 use crate::edge::stdio;
-use crate::house;
+use crate::house::{self, watching};
 use crate::lifecycle::{Lifecycle, Plan};
-use crate::telemetry::logs;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +29,13 @@ pub async fn run(args: Args) -> ExitCode {
         eprintln!("warning: {warning}");
     }
     let config = loaded.config;
-    if let Err(error) = logs::begin(&config.log.filter, form(config.log.format)) {
+    if config.audit.to == AuditTo::Stdout {
+        eprintln!(
+            "plasm-mcp: audit.to: standard output is the protocol here; send the audit to otlp, or switch it off"
+        );
+        return super::USAGE.into();
+    }
+    if let Err(error) = watching::begin(&config) {
         return refused(&error);
     }
     let lifecycle = Lifecycle::default();
@@ -56,9 +61,11 @@ pub async fn run(args: Args) -> ExitCode {
             return super::FAILURE.into();
         }
     };
+    let lookout = gate.lookout.clone();
     stdio::serve(gate, mount, &lifecycle, tokio::io::stdin(), tokio::io::stdout()).await;
     signals.abort();
     links.hang_up().await;
+    watching::end(&lookout).await;
     super::SUCCESS.into()
 }
 

@@ -65,6 +65,9 @@ pub(super) fn check_text(format: &str, text: &str) -> Result<(), String> {
             "sha256: and 64 hexadecimal digits, as plasm-mcp token hash prints it",
         ),
         "date" => (units::parse_date(text).is_some(), "a date such as 2027-01-31 or 2027-01-31T12:00:00Z"),
+        "percent" => {
+            (super::telemetry::percent::parse(text).is_some(), "a part of all such as 10%, from 0% to 100%")
+        }
         "header-name" => (http::HeaderName::try_from(text).is_ok(), "the name of an HTTP header"),
         "pointer" => {
             (text.starts_with('/') && is_pointer(text), "a JSON pointer such as /path or /items/0/id")

@@ -148,6 +148,7 @@ mod tests {
             "admin_token",
             "policy.webhook.url",
             "policy.webhook.token",
+            "telemetry.endpoint",
         ];
         for leaf in leaves(&schema()) {
             let path = leaf.path.join(".");

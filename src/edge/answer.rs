@@ -1,12 +1,9 @@
 //! What an outcome looks like on the wire: JSON-RPC codes and HTTP statuses by era, in this one place.
 
 use crate::mcp::{Fault, Outcome, Reason, Scopes};
-use crate::telemetry::metrics;
 use crate::wire::{Era, Method, Raw, Version, code, json};
 use http::StatusCode;
-use prometheus::IntCounter;
 use serde_json::{Value, json as value};
-use std::sync::OnceLock;
 
 /// A rendered outcome: the HTTP status where the answer is one JSON body, and the result or error.
 pub struct Rendered {
@@ -26,6 +23,11 @@ impl Rendered {
     pub fn as_ref(&self) -> Result<&Raw, &Raw> {
         self.outcome.as_ref()
     }
+
+    /// The JSON-RPC code of an error.
+    pub fn code(&self) -> Option<i64> {
+        self.outcome.as_ref().err().and_then(code_of).map(i64::from)
+    }
 }
 
 /// The scopes that the caller of this outcome lacks, where that is all that is wrong.
@@ -39,7 +41,6 @@ pub fn lacks(outcome: &Outcome) -> Option<&Scopes> {
 /// Renders the outcome of `method` for a client that speaks `version`. Results pass as they are (what a modern client
 /// needs in them is filled in by [`fill`](super::fill)); `InputRequired` must have been resealed before.
 pub fn render(version: Version, method: &Method, outcome: Outcome) -> Rendered {
-    count(version.era(), method, &outcome);
     match outcome {
         Outcome::Result(result) => Rendered::ok(result),
         Outcome::InputRequired(asked) if version.era() == Era::Modern => Rendered::ok(asked.result),
@@ -49,31 +50,6 @@ pub fn render(version: Version, method: &Method, outcome: Outcome) -> Rendered {
         }
         Outcome::Error(Fault::Upstream(error)) => upstream_error(version, method, error),
         Outcome::Error(Fault::Ours(reason)) => ours(version, method, reason),
-    }
-}
-
-/// Most calls are of tools, and succeed: their counters are looked up once.
-static TOOLS: [OnceLock<IntCounter>; 2] = [OnceLock::new(), OnceLock::new()];
-
-fn count(era: Era, method: &Method, outcome: &Outcome) {
-    let label = if era == Era::Modern { "modern" } else { "legacy" };
-    let name = if matches!(method, Method::Other(_)) { "other" } else { method.as_str() };
-    let counter = || metrics().calls.with_label_values(&[label, name, word(outcome)]);
-    match (method, outcome) {
-        (Method::ToolsCall, Outcome::Result(_)) => {
-            TOOLS[usize::from(era == Era::Modern)].get_or_init(counter).inc();
-        }
-        _ => counter().inc(),
-    }
-}
-
-/// An outcome as a label.
-fn word(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Result(_) => "ok",
-        Outcome::InputRequired(_) => "input_required",
-        Outcome::Error(Fault::Upstream(_)) => "upstream_error",
-        Outcome::Error(Fault::Ours(reason)) => reason.word(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::bare::Standing;
 use super::gate::Gate;
+use super::seen;
 use crate::auth::Denied;
 use crate::mcp::{Caller, Scopes};
 use crate::telemetry::metrics;
@@ -9,7 +10,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use http::header::{self, HeaderName, HeaderValue};
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use std::convert::Infallible;
 
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -76,7 +77,13 @@ pub fn forbidden(gate: &Gate, caller: &Caller, lacks: &Scopes, message: Bytes) -
 }
 
 /// The answer to one who is not let in.
-pub fn denied(gate: &Gate, denied: Denied) -> Response<Body> {
+pub fn denied(gate: &Gate, denied: Denied, profile: &str, map: &HeaderMap) -> Response<Body> {
+    seen::refused(gate, denied.status, denied.why, profile, None, map);
+    challenged(gate, denied)
+}
+
+/// As [`denied`], where that was told already.
+pub fn challenged(gate: &Gate, denied: Denied) -> Response<Body> {
     let mut response = refusal(gate, denied.status, denied.why);
     if let Some(challenge) = denied.challenge {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);

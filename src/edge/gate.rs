@@ -9,6 +9,7 @@ use crate::policy::Door;
 use crate::sealing::Keyring;
 use crate::session::Sessions;
 use crate::store::Store;
+use crate::telemetry::Lookout;
 use crate::wire::Raw;
 use arc_swap::ArcSwap;
 use http::HeaderValue;
@@ -87,6 +88,8 @@ pub struct Gate {
     pub places: Arc<Semaphore>,
     /// What runs on without a socket: calls of sessions whose client went away, standing calls, ends upstream.
     pub tasks: tokio_util::task::TaskTracker,
+    /// What is watched of calls.
+    pub lookout: Arc<Lookout>,
     /// When streams move to other pods, and answers ask to close their connection.
     pub lifecycle: Lifecycle,
 }
@@ -112,6 +115,7 @@ impl Gate {
             callers: Callers::default(),
             places,
             tasks: self.tasks.clone(),
+            lookout: self.lookout.clone(),
             lifecycle: self.lifecycle.clone(),
         }
     }

@@ -3,7 +3,7 @@
 use super::era::{self, Taken};
 use super::gate::{Gate, Mount};
 use super::modern_headers::Misformed;
-use super::{body, guard, modern};
+use super::{body, guard, modern, seen};
 use crate::mcp::Access;
 use crate::policy::Admission;
 use crate::wire::envelope::Body as Content;
@@ -75,9 +75,9 @@ async fn route(gate: Arc<Gate>, parts: request::Parts, body: &mut Body) -> Respo
         return match gate.auth.admit(&mount.name, parts.uri.path(), &parts.headers).await {
             Ok(access) => match mount.door.admit(&access) {
                 Admission::In => post(gate, mount, access, parts.headers, body).await,
-                refused => kept_out(&gate, &mount, &access, refused),
+                refused => kept_out(&gate, &mount, &access, refused, &parts.headers),
             },
-            Err(denied) => body::denied(&gate, denied),
+            Err(denied) => body::denied(&gate, denied, profile, &parts.headers),
         };
     }
     Box::pin(route_other(gate, &parts, body)).await
@@ -103,11 +103,11 @@ async fn route_other(gate: Arc<Gate>, parts: &request::Parts, body: &mut Body) -
     };
     let access = match gate.auth.admit(&mount.name, parts.uri.path(), &parts.headers).await {
         Ok(access) => access,
-        Err(denied) => return body::denied(&gate, denied),
+        Err(denied) => return body::denied(&gate, denied, profile, &parts.headers),
     };
     match mount.door.admit(&access) {
         Admission::In => {}
-        refused => return kept_out(&gate, &mount, &access, refused),
+        refused => return kept_out(&gate, &mount, &access, refused, &parts.headers),
     }
     let stateless = gate.rules.stateless;
     match (place, parts.method.clone()) {
@@ -138,11 +138,22 @@ fn no_such_profile(gate: &Gate) -> Response<Body> {
 }
 
 /// The answer to one who is known and may not enter this profile. For whom there is none, it is as if it did not exist.
-fn kept_out(gate: &Gate, mount: &Mount, access: &Access, refused: Admission) -> Response<Body> {
-    match refused {
-        Admission::Lacks(scopes) => body::denied(gate, gate.auth.step_up(&mount.name, access, &scopes)),
-        Admission::In | Admission::Unknown => no_such_profile(gate),
-    }
+fn kept_out(
+    gate: &Gate,
+    mount: &Mount,
+    access: &Access,
+    refused: Admission,
+    map: &HeaderMap,
+) -> Response<Body> {
+    let (status, response) = match refused {
+        Admission::Lacks(scopes) => {
+            let denied = gate.auth.step_up(&mount.name, access, &scopes);
+            (denied.status, body::challenged(gate, denied))
+        }
+        Admission::In | Admission::Unknown => (StatusCode::NOT_FOUND, no_such_profile(gate)),
+    };
+    seen::refused(gate, status, "the profile does not admit the caller", &mount.name, Some(access), map);
+    response
 }
 
 /// `/mcp`, `/mcp/{profile}`, the public path in their place, and the HTTP+SSE pair at the root and under each; all

@@ -190,12 +190,13 @@ async fn begin(peer: Peer, map: &http::HeaderMap, request: &Request) -> Response
             );
         }
     }
-    let (peer, id) = (
+    let (peer, id, params) = (
         Peer::holding(&gate, &peer.mount, peer.caller.access.clone(), map, session.clone()),
         request.id.clone(),
+        request.params.clone(),
     );
     gate.tasks.spawn(async move {
-        session.put(hello::answer(&peer, &id).await.1).await;
+        session.put(hello::answer(&peer, &id, &params).await.1).await;
     });
     body::empty(&gate, StatusCode::ACCEPTED)
 }

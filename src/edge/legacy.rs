@@ -14,9 +14,9 @@ use super::dispatch;
 use super::era;
 use super::gate::{Gate, Mount};
 use super::http as requests;
-use crate::mcp::{Access, Note};
+use crate::mcp::{Access, Note, Session as _};
 use crate::session::{Answered, Deleted, Ended, Resumed};
-use crate::telemetry::metrics;
+use crate::telemetry::{evidence, metrics};
 use crate::wire::{
     self, Id, Message, Method, Notification, Refused, Request, Version, code, envelope, headers,
 };
@@ -224,6 +224,7 @@ pub async fn delete(
 
 /// Ends what was open upstream for a session that has ended. The client need not wait for it.
 pub fn end_upstream(gate: &Arc<Gate>, ended: Arc<Ended>) {
+    evidence::closed(ended.key());
     if let Some(mount) = gate.mount(ended.profile()) {
         gate.tasks.spawn(async move { mount.backend.end(ended).await });
     }
@@ -242,6 +243,7 @@ pub async fn sweep(gate: Arc<Gate>) {
             let mount = gate.mount(ended.profile());
             async move {
                 metrics().sessions.with_label_values(&["expired"]).inc();
+                evidence::closed(ended.key());
                 if let Some(mount) = mount {
                     mount.backend.end(ended).await;
                 }

@@ -6,6 +6,7 @@ use super::callers::Told;
 use super::dispatch::{self, Events};
 use super::gate::{Gate, Mount};
 use super::modern_headers::{self, Misformed};
+use super::seen;
 use super::writer::Writer;
 use crate::mcp::{Access, Call, Caller, Cancel, Client, Event, Outcome, Reason, Reply};
 use crate::telemetry::metrics;
@@ -69,7 +70,7 @@ async fn read(
     map: &HeaderMap,
     request: Request,
 ) -> Result<(Call, Method), Misformed> {
-    let Request { method, params, .. } = request;
+    let Request { id, method, params } = request;
     let (version, mixed) = modern_headers::version(&gate.rules, map, &params)?;
     modern_headers::names(map, &method, &params, mixed)?;
     let caller = caller(gate, mount, access, map, &params, version);
@@ -83,6 +84,8 @@ async fn read(
     if method == Method::ToolsCall {
         modern_headers::params(&*mount.backend, &caller, map, &params, mixed).await?;
     }
+    let http = seen::carried(gate, map);
+    let watch = seen::arrives(gate, &caller, (&method, &params, &id), ("http", &http));
     let call = Call {
         progress: params.progress(),
         caller,
@@ -92,6 +95,7 @@ async fn read(
         trail: None,
         cancel: Cancel::never(),
         deadline: Instant::now() + gate.rules.call,
+        watch: Some(watch),
     };
     Ok((call, method))
 }

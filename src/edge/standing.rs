@@ -43,6 +43,7 @@ pub fn call<'a>(
         trail: None,
         cancel: cancel.into(),
         deadline: Instant::now() + FOREVER,
+        watch: None,
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::{answer, dispatch, fill};
 use crate::mcp::{Ask, Call, Caller, Note, Outcome, Reason};
+use crate::telemetry::{End, Watch};
 use crate::wire::params::Params;
 use crate::wire::{Era, Id, Method, Raw, envelope, meta};
 use bytes::Bytes;
@@ -14,12 +15,13 @@ pub struct Writer {
     caller: Arc<Caller>,
     method: Method,
     id: Id,
+    watch: Option<Arc<Watch>>,
 }
 
 impl Writer {
     /// For the call that the client sent under `id`.
     pub fn new(call: &Call, id: Id) -> Writer {
-        Writer { caller: call.caller.clone(), method: call.method.clone(), id }
+        Writer { caller: call.caller.clone(), method: call.method.clone(), id, watch: call.watch.clone() }
     }
 
     pub fn caller(&self) -> &Caller {
@@ -41,11 +43,16 @@ impl Writer {
 
     /// The response, and the HTTP status where it is the whole answer.
     pub fn outcome(&self, outcome: Outcome) -> (StatusCode, Bytes) {
+        let word = outcome.word(&self.method);
         let mut rendered = answer::render(self.caller.version, &self.method, outcome);
         if self.caller.version.era() == Era::Modern {
             rendered.outcome = rendered.outcome.map(|result| fill::modern(&self.method, result));
         }
-        (rendered.status, envelope::write_response(Some(&self.id), rendered.as_ref()))
+        let message = envelope::write_response(Some(&self.id), rendered.as_ref());
+        if let Some(watch) = &self.watch {
+            watch.end(End { outcome: word, code: rendered.code(), bytes: message.len() });
+        }
+        (rendered.status, message)
     }
 
     /// A notification of the call; of a standing stream it bears the subscription.
@@ -54,7 +61,11 @@ impl Writer {
         if self.is_standing() {
             params = subscribed(params, &self.id);
         }
-        envelope::write_notification(&note.method, &params)
+        let message = envelope::write_notification(&note.method, &params);
+        if let Some(watch) = &self.watch {
+            watch.told(message.len());
+        }
+        message
     }
 
     /// The end of a standing stream that this pod closes (2026-07-28 subscriptions, *Graceful Closure*).

@@ -1,6 +1,7 @@
 //! One request on its way to a backend.
 
 use super::{Caller, Trail, UpstreamId};
+use crate::telemetry::Watch;
 use crate::wire::Method;
 use crate::wire::params::Params;
 use crate::wire::raw::Raw;
@@ -28,6 +29,8 @@ pub struct Call {
     /// Explicit cancel; dropping the [`Reply`](super::Reply) cancels as well.
     pub cancel: Cancel,
     pub deadline: Instant,
+    /// What is seen of it from outside. Of calls that no client made there is none.
+    pub watch: Option<Arc<Watch>>,
 }
 
 /// What a multi-round retry brings back (2026-07-28 MRTR).

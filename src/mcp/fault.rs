@@ -13,6 +13,16 @@ pub enum Fault {
     Ours(Reason),
 }
 
+impl Fault {
+    /// As a label, and for logs: what an upstream wrote stays out of them.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Fault::Upstream(_) => "upstream_error",
+            Fault::Ours(reason) => reason.word(),
+        }
+    }
+}
+
 impl From<Reason> for Fault {
     fn from(reason: Reason) -> Fault {
         Fault::Ours(reason)

@@ -1,6 +1,7 @@
 //! What comes back of a call.
 
 use super::{Fault, UpstreamId};
+use crate::wire::results::ResultView;
 use crate::wire::{Method, Raw, Span};
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
@@ -55,6 +56,20 @@ pub struct InputRequired {
     pub upstream: UpstreamId,
     pub result: Raw,
     pub state: Option<Span>,
+}
+
+impl Outcome {
+    /// An outcome of `method` as a label. A tool that failed is told apart from a call that did.
+    pub fn word(&self, method: &Method) -> &'static str {
+        match self {
+            Outcome::Result(result) if *method == Method::ToolsCall && ResultView::is_failure(result) => {
+                "tool_error"
+            }
+            Outcome::Result(_) => "ok",
+            Outcome::InputRequired(_) => "input_required",
+            Outcome::Error(fault) => fault.word(),
+        }
+    }
 }
 
 impl Reply {

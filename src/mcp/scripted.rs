@@ -301,5 +301,6 @@ pub(crate) fn call(method: Method, params: &str) -> Call {
         trail: None,
         cancel: CancellationToken::new().into(),
         deadline: Instant::now() + Duration::from_secs(30),
+        watch: None,
     }
 }

@@ -4,7 +4,7 @@ use super::frames::{BEAT, Frame, SentIntroduction};
 use super::leased::Hold;
 use super::seal::{self, Opened, PATH, Refusal, Want};
 use super::{Arc, Relay};
-use crate::telemetry::metrics;
+use crate::telemetry::{metrics, traces};
 use crate::upstream::transport::{Answer, Answered, TransportError};
 use crate::wire::Method;
 use axum::body::Body;
@@ -138,12 +138,13 @@ impl Relay {
             want => {
                 let (route, request) = want.outgoing(body).ok_or(MALFORMED)?;
                 let endless = request.method == Method::Listen;
+                let span = traces::relayed(&route.headers, request.method.label());
                 let frames = stream::once(transport.request(route, request)).flat_map(answered);
                 if endless {
                     return Ok(self.until_draining(frames.boxed()));
                 }
                 let counted = frames.map(move |frame| {
-                    let _counted = &guest;
+                    let _counted = (&guest, &span);
                     frame
                 });
                 Ok(counted.boxed())

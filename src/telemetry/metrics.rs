@@ -1,12 +1,11 @@
 //! Prometheus metrics. Every label has a bounded set of values, whatever clients and upstreams send.
 
+use prometheus::core::Collector;
 use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 use std::sync::OnceLock;
 
 pub struct Metrics {
     registry: Registry,
-    /// Calls answered, by era, method and outcome.
-    pub calls: IntCounterVec,
     /// Open streams, by kind: `get`, `listen`, `post`, `sse`.
     pub streams: IntGaugeVec,
     /// Legacy sessions opened and ended, by what happened.
@@ -50,7 +49,6 @@ impl Metrics {
             vec
         };
         Metrics {
-            calls: counters("plasm_calls_total", "Calls answered.", &["era", "method", "outcome"]),
             streams: gauges("plasm_streams", "Open streams.", &["kind"]),
             sessions: counters("plasm_sessions_total", "Legacy sessions, by event.", &["event"]),
             config_reloads: counters(
@@ -83,6 +81,18 @@ impl Metrics {
             compat: counters("plasm_compat_total", "Deviating requests served by a switch.", &["switch"]),
             registry,
         }
+    }
+
+    /// Registers what is counted in a file of its own. Once for each name.
+    pub fn register(&self, collector: Box<dyn Collector>) {
+        self.registry.register(collector).expect("each name is registered once");
+    }
+
+    /// As [`Metrics::register`]; gives back what was made.
+    pub fn registered<C: Collector + Clone + 'static>(&self, made: prometheus::Result<C>) -> C {
+        let made = made.expect("the name and labels are valid");
+        self.register(Box::new(made.clone()));
+        made
     }
 
     /// The text exposition format.

@@ -26,6 +26,7 @@ mod own;
 mod pages;
 mod reach;
 mod renewal;
+mod seen;
 mod sessions;
 mod shared;
 mod speak;
@@ -38,7 +39,7 @@ pub use reach::{LinkConfig, Reach};
 use crate::mcp::{
     About, Age, Backend, Call, Caller, Fault, Kind, Listing, Note, Outcome, Reply, Session, Track, UpstreamId,
 };
-use crate::telemetry::metrics;
+use crate::telemetry::{Meters, metrics};
 use crate::wire::{Method, Version};
 use about::Abouts;
 use arc_swap::ArcSwapOption;
@@ -81,6 +82,8 @@ struct Inner {
     health: Health,
     /// Requests that were answered, whatever the answer.
     answered: IntCounter,
+    /// What its calls are measured by.
+    meters: Arc<Meters>,
     tasks: TaskTracker,
     /// Cancelled when the link is dropped.
     over: CancellationToken,
@@ -103,6 +106,7 @@ impl Link {
             channels: Channels::new(),
             lists: Lists::new(),
             answered,
+            meters: Meters::of(config.id.as_str()),
             health: Health::new(&config),
             tasks: TaskTracker::new(),
             over: CancellationToken::new(),

@@ -26,6 +26,14 @@ macro_rules! methods {
                     Method::Other(name) => name,
                 }
             }
+
+            /// As a label: one of few, `other` for names that we do not know.
+            pub fn label(&self) -> &'static str {
+                match self {
+                    $(Method::$name => $text,)+
+                    Method::Other(_) => "other",
+                }
+            }
         }
     };
 }

@@ -15,6 +15,8 @@ pub struct ResultView {
     pub input_requests: Option<Span>,
     pub meta: Option<Span>,
     pub server_info: Option<Span>,
+    /// Of a tool's result.
+    pub is_error: Option<Span>,
 }
 
 impl ResultView {
@@ -46,6 +48,7 @@ impl ResultView {
                 ("requestState", &mut view.request_state),
                 ("inputRequests", &mut view.input_requests),
                 ("_meta", &mut view.meta),
+                ("isError", &mut view.is_error),
             ];
             if let Some((_, slot)) = slots.into_iter().find(|(key, _)| m.is(key)) {
                 slot.get_or_insert(from_base(m.value));
@@ -59,6 +62,16 @@ impl ResultView {
             None => view.meta = None,
         }
         view
+    }
+
+    /// Whether the result of `tools/call` says that the tool failed.
+    pub fn is_failure(result: &Raw) -> bool {
+        let says = |view: &ResultView| {
+            view.is_error
+                .as_ref()
+                .is_some_and(|at| result.text()[at.start as usize..at.end as usize] == *b"true")
+        };
+        result.noted().map_or_else(|| says(&ResultView::of(result)), says)
     }
 
     /// Whether the call is not over: the client is to answer and call again (2026-07-28 MRTR).

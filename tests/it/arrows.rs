@@ -13,7 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sealing", &[]),
     ("lines", &[]),
     ("tls", &[]),
-    ("mcp", &["wire"]),
+    ("mcp", &["telemetry", "wire"]),
     ("egress", &["tls"]),
     ("auth", &["egress", "mcp", "sealing", "store", "telemetry", "wire"]),
     ("session", &["mcp", "store", "sealing", "wire"]),

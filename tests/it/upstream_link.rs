@@ -153,6 +153,7 @@ fn call_with(caller: &Arc<Caller>, method: Method, params: Params) -> Call {
         params,
         resume: None,
         trail: None,
+        watch: None,
         cancel: CancellationToken::new().into(),
         deadline: Instant::now() + Duration::from_secs(20),
     }

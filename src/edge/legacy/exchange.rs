@@ -296,6 +296,7 @@ impl Exchange {
             trail: self.peer.session.is_some().then(Arc::default),
             cancel,
             deadline: Instant::now() + self.peer.gate.rules.call,
+            watch: Some(self.peer.arrives((&request.method, &request.params, &request.id))),
         };
         (call, called)
     }

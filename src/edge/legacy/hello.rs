@@ -5,7 +5,7 @@ use crate::edge::gate::{Gate, Mount};
 use crate::edge::{self, answer, body, dispatch};
 use crate::mcp::{Access, Client, Outcome, StoreAway};
 use crate::session::{Deleted, LiveSession, OpenError, Transport};
-use crate::telemetry::metrics;
+use crate::telemetry::{End, metrics};
 use crate::wire::params::Params;
 use crate::wire::{Id, Message, Method, Raw, Version, code, envelope, headers};
 use axum::body::Body;
@@ -36,7 +36,8 @@ pub async fn initialize(
         Err(message) => return body::json(&gate, StatusCode::OK, message),
     };
     if gate.rules.stateless {
-        let (status, message) = answer(&Peer::without(&gate, &mount, access, &map, version), &id).await;
+        let (status, message) =
+            answer(&Peer::without(&gate, &mount, access, &map, version), &id, &request.params).await;
         return body::json(&gate, status.unwrap_or(StatusCode::OK), message);
     }
     let session = match open(&gate, &mount, &access, version, client, Transport::Streamable).await {
@@ -47,7 +48,7 @@ pub async fn initialize(
         }
     };
     let peer = Peer::holding(&gate, &mount, access, &map, session.clone());
-    let (status, message) = answer(&peer, &id).await;
+    let (status, message) = answer(&peer, &id, &request.params).await;
     let mut response = body::json(&gate, status.unwrap_or(StatusCode::OK), message);
     if status.is_none() {
         let name = HeaderValue::from_str(session.session_id().as_str());
@@ -71,16 +72,23 @@ pub async fn initialize(
 }
 
 /// The answer to `initialize`; with a status where it is an error.
-pub async fn answer(peer: &Peer, id: &Id) -> (Option<StatusCode>, Bytes) {
+pub async fn answer(peer: &Peer, id: &Id, params: &Params) -> (Option<StatusCode>, Bytes) {
+    let watch = peer.arrives((&Method::Initialize, params, id));
     let caller = peer.caller.clone();
     let version = caller.version;
-    match dispatch::handshake(&*peer.mount.backend, caller, peer.session.is_some()).await {
-        Ok(result) => (None, envelope::write_response(Some(id), Ok::<&Raw, &Raw>(&result))),
-        Err(fault) => {
-            let rendered = answer::render(version, &Method::Initialize, Outcome::Error(fault));
-            (Some(rendered.status), envelope::write_response(Some(id), rendered.as_ref()))
-        }
-    }
+    let (outcome, code, status, message) =
+        match dispatch::handshake(&*peer.mount.backend, caller, peer.session.is_some()).await {
+            Ok(result) => ("ok", None, None, envelope::write_response(Some(id), Ok::<&Raw, &Raw>(&result))),
+            Err(fault) => {
+                let outcome = Outcome::Error(fault);
+                let word = outcome.word(&Method::Initialize);
+                let rendered = answer::render(version, &Method::Initialize, outcome);
+                let message = envelope::write_response(Some(id), rendered.as_ref());
+                (word, rendered.code(), Some(rendered.status), message)
+            }
+        };
+    watch.end(End { outcome, code, bytes: message.len() });
+    (status, message)
 }
 
 /// Opens a session, and ends upstream those that had to end for it. In a task of its own: a client that goes away at once

@@ -1,10 +1,12 @@
 //! A legacy client as one message finds it: its session or none, and who calls. And the refusals that name sessions.
 
 use crate::edge::gate::{Gate, Mount};
-use crate::edge::{answer, body, http as requests};
+use crate::edge::{answer, body, http as requests, seen};
 use crate::mcp::{Access, Caller, Client};
 use crate::session::{Found, LiveSession, Transport};
-use crate::wire::{Id, Version, code, envelope, headers};
+use crate::telemetry::{Carried, Watch};
+use crate::wire::params::Params;
+use crate::wire::{Id, Method, Version, code, envelope, headers};
 use axum::body::Body;
 use http::header;
 use http::{HeaderMap, Response, StatusCode};
@@ -17,6 +19,8 @@ pub struct Peer {
     pub caller: Arc<Caller>,
     /// `None`: served from the principal alone; nothing can be asked, subscribed to or resumed.
     pub session: Option<Arc<LiveSession>>,
+    /// The trace context of the HTTP request.
+    carried: Carried,
 }
 
 impl Peer {
@@ -74,7 +78,8 @@ impl Peer {
             session: session.clone(),
         });
         drop(facts);
-        Peer { gate: gate.clone(), mount: mount.clone(), caller, session: Some(session) }
+        let carried = seen::carried(gate, map);
+        Peer { gate: gate.clone(), mount: mount.clone(), caller, session: Some(session), carried }
     }
 
     /// A client without a session.
@@ -92,7 +97,13 @@ impl Peer {
         });
         let session = gate.sessions.pooled(access.principal.clone(), mount.name.clone(), client.clone());
         let caller = Arc::new(Caller { access, profile: mount.name.clone(), client, version, session });
-        Peer { gate: gate.clone(), mount: mount.clone(), caller, session: None }
+        let carried = seen::carried(gate, map);
+        Peer { gate: gate.clone(), mount: mount.clone(), caller, session: None, carried }
+    }
+
+    /// A request of it arrives.
+    pub fn arrives(&self, request: (&Method, &Params, &Id)) -> Arc<Watch> {
+        seen::arrives(&self.gate, &self.caller, request, ("http", &self.carried))
     }
 
     /// Counts as a use of the session. Without the store it lives on by what it had.

@@ -251,6 +251,7 @@ impl Left {
             trail: Some(Arc::default()),
             cancel: Cancel::never(),
             deadline: Instant::now() + left,
+            watch: None,
         }
     }
 }

@@ -5,9 +5,10 @@ use super::legacy::Legacy;
 use super::talk::Talk;
 use crate::edge::modern_headers::{self, Misformed};
 use crate::edge::writer::Writer;
-use crate::edge::{dispatch, modern};
+use crate::edge::{dispatch, modern, seen};
 use crate::mcp::{Call, Caller, Event, Outcome, Reason};
 use crate::session::Called;
+use crate::telemetry::Carried;
 use crate::wire::{Era, Method, Request};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -31,6 +32,8 @@ impl Talk {
             Ok(caller) => caller,
             Err(fault) => return Some(fault.message(Some(&id))),
         };
+        let seen = (&request.method, &request.params, &id);
+        let watch = seen::arrives(&self.gate, &caller, seen, ("stdio", &Carried::default()));
         let call = Call {
             caller,
             progress: request.params.progress(),
@@ -40,6 +43,7 @@ impl Talk {
             trail: None,
             cancel: called.token().clone().into(),
             deadline: Instant::now() + self.gate.rules.call,
+            watch: Some(watch),
         };
         let write = Writer::new(&call, id);
         let answer = called.token().run_until_cancelled(self.run(call, legacy, write)).await;

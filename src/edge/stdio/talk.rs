@@ -10,6 +10,7 @@ use crate::edge::modern_headers::Misformed;
 use crate::edge::{answer, dispatch};
 use crate::mcp::{Note, Outcome, Reason};
 use crate::session::{Called, Calls};
+use crate::telemetry::evidence;
 use crate::wire::envelope::{self, Body};
 use crate::wire::meta::VERSION;
 use crate::wire::{Message, Method, Notification, Refused, Request, code};
@@ -76,6 +77,7 @@ impl Talk {
         let legacy = lock(&self.legacy).take();
         if let Some(legacy) = legacy {
             legacy.ended.cancel();
+            evidence::closed(legacy.caller.session.key());
             self.mount.backend.end(legacy.caller.session.clone()).await;
         }
     }

@@ -4,9 +4,10 @@ use super::hop::Hop;
 use super::lists::Key;
 use super::speak::Spoken;
 use super::trouble::{Trouble, code_of};
-use super::{Age, Arc, Caller, Fault, Inner, Kind, Method, Outcome, answer, health, hello};
+use super::{Age, Arc, Caller, Fault, Inner, Kind, Method, Outcome, answer, health, hello, seen};
 use crate::mcp::{Call, Reason, Resume, Trail};
 use crate::telemetry::metrics;
+use crate::telemetry::traces::Sent;
 use crate::upstream::transport::{Answer, Answered, Route, TransportError};
 use crate::wire::params::Params;
 use crate::wire::{Era, Id, Message, Raw, code, headers, param_headers};
@@ -32,6 +33,8 @@ pub(super) struct Job {
     pub(super) deadline: Instant,
     /// The link asks for itself: a list, a discovery.
     pub(super) own: bool,
+    /// The trace context that goes along, where the call is traced.
+    pub(super) sent: Option<Arc<Sent>>,
 }
 
 /// A request that is being answered.
@@ -56,14 +59,24 @@ struct Tried {
 impl Job {
     pub(super) fn of(call: Call) -> Job {
         let Call { caller, method, params, progress, resume, trail, deadline, .. } = call;
-        Job { caller, method, params, progress, resume, trail, deadline, own: false }
+        Job { caller, method, params, progress, resume, trail, deadline, own: false, sent: None }
     }
 
     pub(super) fn own(link: &Inner, caller: &Arc<Caller>, method: Method, params: Option<Raw>) -> Job {
         let params = params.and_then(|raw| Params::read(raw).ok()).unwrap_or_else(Params::none);
         let deadline = Instant::now() + link.config.request_timeout;
         let caller = caller.clone();
-        Job { caller, method, params, progress: None, resume: None, trail: None, deadline, own: true }
+        Job {
+            caller,
+            method,
+            params,
+            progress: None,
+            resume: None,
+            trail: None,
+            deadline,
+            own: true,
+            sent: None,
+        }
     }
 }
 
@@ -121,7 +134,10 @@ impl Inner {
                 false => None,
             };
             let outgoing = self.dress(job, hop.is_modern(), level.as_deref());
-            let route = self.route(&job.caller, &hop, headers);
+            let mut route = self.route(&job.caller, &hop, headers);
+            if let Some(sent) = &job.sent {
+                seen::carry_in_headers(&mut route.headers, sent);
+            }
             let id = outgoing.id.clone();
             self.note(job, &hop, &id);
             let trouble = match hop.transport.request(route.clone(), outgoing).await {
@@ -210,7 +226,7 @@ impl Inner {
     async fn param_headers(self: &Arc<Self>, job: &Job, hop: &Hop) -> Result<ParamHeaders, Fault> {
         let listed = self.clone().list(job.caller.clone(), Kind::Tool, Age::Known).await;
         if let Err(fault) = listed {
-            let why = word(&fault);
+            let why = fault.word();
             tracing::debug!(upstream = %self.id(), why, "a tool is called without knowing its list");
             return Ok(Vec::new());
         }
@@ -272,7 +288,7 @@ impl Inner {
             }
         }
         let fault = trouble.into_fault(self.id(), safe);
-        metrics().upstream_requests.with_label_values(&[self.id().as_str(), word(&fault)]).inc();
+        metrics().upstream_requests.with_label_values(&[self.id().as_str(), fault.word()]).inc();
         fault
     }
 
@@ -291,14 +307,6 @@ fn has_level(job: &Job, hop: &Hop) -> bool {
     match hop.is_modern() {
         true => !modern && !job.own && job.caller.session.id().is_some(),
         false => modern && job.params.meta.as_ref().is_some_and(|meta| meta.log_level.is_some()),
-    }
-}
-
-/// A fault in a word, for logs: what an upstream wrote stays out of them.
-pub(super) fn word(fault: &Fault) -> &'static str {
-    match fault {
-        Fault::Upstream(_) => "upstream_error",
-        Fault::Ours(reason) => reason.word(),
     }
 }
 

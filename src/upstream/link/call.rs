@@ -1,9 +1,13 @@
 //! A call from its caller to the upstream and back.
 
 use super::begin::Job;
-use super::{Arc, Call, Inner, Method, Reply, answer};
+use super::health::Place;
+use super::{Arc, Call, Inner, Method, Reply, answer, seen};
 use crate::mcp::Reason;
+use crate::telemetry::Watch;
+use crate::telemetry::traces::Onward;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 impl Inner {
     pub(super) async fn call(self: Arc<Self>, call: Call) -> Reply {
@@ -24,6 +28,10 @@ impl Inner {
             return Reply::fault(Reason::Busy { upstream: self.id().clone() });
         };
         let cancel = call.cancel.clone();
+        let watch = call.watch.take();
+        if let Some(onward) = watch.as_ref().and_then(|watch| self.notice(watch, &mut call)) {
+            return Box::pin(self.pass_traced(call, place, watch, onward)).await;
+        }
         let job = Job::of(call);
         let begun = tokio::select! {
             begun = self.begin(&job) => begun,
@@ -32,6 +40,30 @@ impl Inner {
         match begun {
             Ok(begun) => answer::reply(self, &job, begun, cancel, Some(place)),
             Err(fault) => Reply::fault(fault),
+        }
+    }
+
+    /// As the rest of [`Inner::pass`], within a span.
+    async fn pass_traced(
+        self: &Arc<Self>,
+        call: Call,
+        place: Place,
+        watch: Option<Arc<Watch>>,
+        onward: Onward,
+    ) -> Reply {
+        let (cancel, method) = (call.cancel.clone(), call.method.clone());
+        let job = Job { sent: Some(onward.sent().clone()), ..Job::of(call) };
+        let begun = tokio::select! {
+            begun = self.begin(&job).instrument(onward.span().clone()) => begun,
+            () = cancel.cancelled() => Err(Reason::Cancelled.into()),
+        };
+        let reply = match begun {
+            Ok(begun) => answer::reply(self, &job, begun, cancel, Some(place)),
+            Err(fault) => Reply::fault(fault),
+        };
+        match watch {
+            Some(watch) => seen::watched(watch, method, reply),
+            None => reply,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! nothing: after a gap everything asked for is said to have changed.
 
 use super::ask::Asks;
-use super::begin::{Begun, Job, word};
+use super::begin::{Begun, Job};
 use super::filter::Filter;
 use super::health::jittered;
 use super::hop::Hop;
@@ -109,7 +109,7 @@ impl Standing {
                     }
                 }
                 Err(fault) => {
-                    let why = word(&fault);
+                    let why = fault.word();
                     tracing::debug!(upstream = %self.link.id(), why, "a standing call has no connection");
                     if !std::mem::replace(&mut self.begun, true) {
                         // Nothing is known of it now; when it is back, everything will be said to have changed.
