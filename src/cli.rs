@@ -9,6 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 
 mod admin;
 mod call;
+mod catalog;
 mod complete;
 pub mod config;
 mod drain;
@@ -88,6 +89,9 @@ enum Command {
     /// Check, show or describe a configuration
     #[command(after_help = EXIT_CODES)]
     Config(config::Args),
+    /// Check catalogs of the execute surface, and tell their digests
+    #[command(after_help = EXIT_CODES)]
+    Catalog(catalog::Args),
 }
 
 /// Leaves out of the help of a command without a listener what only a listener has.
@@ -128,6 +132,7 @@ pub fn main() -> ExitCode {
             Command::Drain(args) => drain::run(args).await,
             Command::Health(args) => health::run(args).await,
             Command::Config(args) => config::run(args).await,
+            Command::Catalog(args) => catalog::run(args).await,
         }
     });
     // A read of standard input may never return, and nobody waits for it any more. Tasks are dropped before.

@@ -40,11 +40,12 @@ pub use outbound::{Outbound, Tls};
 pub use policy::{
     Annotations, Condition, OnFailure, Only, Override, Pin, Policy, ProfileScopes, Rule, Verdict, Webhook,
 };
-pub use problem::{ConfigError, KeyPath, Origin, Place, Problem};
+pub use problem::{ConfigError, KeyPath, Origin, Place, Problem, did_you_mean, nearest};
 pub use reference::{reference, schema};
 pub use secret::{Secret, SecretError};
 pub use show::{ShowError, to_json, to_yaml};
 pub use telemetry::{Audit, AuditTo, Parents, Telemetry, Traces};
+pub use tree::{Node, parse_yaml, read_yaml};
 pub use units::{parse_duration, parse_size, show_duration, show_size};
 pub use upstream::{Era, Globs, Health, Transport, Upstream};
 pub use validate::may_go_upstream;

@@ -7,6 +7,7 @@ pub mod config;
 pub mod demo;
 pub mod edge;
 pub mod egress;
+pub mod execute;
 pub mod federation;
 pub mod house;
 pub mod lifecycle;

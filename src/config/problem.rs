@@ -106,7 +106,7 @@ pub enum ConfigError {
 }
 
 /// The known word nearest to what was written, if it is near enough to be what was meant.
-pub(super) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
         .map(|word| (strsim::jaro_winkler(&written.to_lowercase(), &word.to_lowercase()), word))
@@ -120,7 +120,7 @@ pub(super) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str
 }
 
 /// `; did you mean "x"?`, or nothing.
-pub(super) fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(written, known).map(|word| format!("; did you mean {word:?}?")).unwrap_or_default()
 }
 

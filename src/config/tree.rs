@@ -5,7 +5,7 @@ use std::{fmt, marker::PhantomData, path::Path, sync::Arc};
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
-    de::{Error, MapAccess, SeqAccess, Visitor},
+    de::{DeserializeOwned, Error, MapAccess, SeqAccess, Visitor},
     ser::{SerializeMap, SerializeSeq},
 };
 
@@ -47,6 +47,10 @@ impl Node {
 
     pub fn entries(&self) -> &[Entry] {
         if let Value::Map(entries) = &self.value { entries } else { &[] }
+    }
+
+    pub fn items(&self) -> &[Node] {
+        if let Value::List(items) = &self.value { items } else { &[] }
     }
 
     pub fn get(&self, key: &str) -> Option<&Node> {
@@ -157,22 +161,23 @@ impl Node {
 
 /// Reads YAML. Duplicate keys are errors; `yes` and `on` are text, not booleans.
 pub fn parse_yaml(text: &str, file: &Path) -> Result<Node, ConfigError> {
-    let origin = Arc::new(Origin::File(file.to_owned()));
+    let mut root = read_yaml::<Located>(text, file)?.node();
+    name_origin(&mut root, &Arc::new(Origin::File(file.to_owned())));
+    root.prune();
+    Ok(root)
+}
+
+/// Reads YAML into a type, by the same rules; whatever does not fit is an error with its place.
+pub fn read_yaml<T: DeserializeOwned>(text: &str, file: &Path) -> Result<T, ConfigError> {
     let mut options = serde_saphyr::Options::default();
     options.strict_booleans = true;
     options.with_snippet = false;
-    let mut root = match serde_saphyr::from_str_with_options::<Located>(text, options) {
-        Ok(root) => root.node(),
-        Err(error) => {
-            let (line, column) = error.location().map_or((0, 0), |at| (at.line(), at.column()));
-            let message = error.without_snippet().render_with_formatter(&serde_saphyr::UserMessageFormatter);
-            let message = without_place(&message);
-            return Err(ConfigError::Syntax { place: Place { origin, line, column }, message });
-        }
-    };
-    name_origin(&mut root, &origin);
-    root.prune();
-    Ok(root)
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let (line, column) = error.location().map_or((0, 0), |at| (at.line(), at.column()));
+        let message = error.without_snippet().render_with_formatter(&serde_saphyr::UserMessageFormatter);
+        let origin = Arc::new(Origin::File(file.to_owned()));
+        ConfigError::Syntax { place: Place { origin, line, column }, message: without_place(&message) }
+    })
 }
 
 /// Reads JSON. Places in it have no lines: clients write these files, and paths say enough.

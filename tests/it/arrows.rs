@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("relay", &["mcp", "sealing", "store", "telemetry", "upstream", "wire"]),
     ("federation", &["config", "mcp", "telemetry", "wire"]),
     ("policy", &["config", "egress", "mcp", "sealing", "store", "telemetry", "wire"]),
+    ("execute", &["config"]),
     ("demo", &["mcp", "wire"]),
     (
         "edge",
@@ -64,7 +65,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "cli",
-        &["config", "edge", "house", "lifecycle", "mcp", "session", "store", "telemetry", "upstream", "wire"],
+        &[
+            "config",
+            "edge",
+            "execute",
+            "house",
+            "lifecycle",
+            "mcp",
+            "session",
+            "store",
+            "telemetry",
+            "upstream",
+            "wire",
+        ],
     ),
 ];
 

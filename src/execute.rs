@@ -1,0 +1,5 @@
+//! checked. Knows neither edges nor how an upstream is reached.
+
+pub mod canonical;
+pub mod catalog;
+pub mod names;

@@ -1,0 +1,167 @@
+//! The two small notations of a catalog's mappings: where in an answer a value lies, and what of a call is sent.
+
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// What a locator starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// `$`: the answer's JSON, or the row's.
+    Document,
+    /// `structured`: `structuredContent` of a tool's result.
+    Structured,
+    /// `json_text`: the JSON in the first text of a tool's result.
+    JsonText,
+    /// `text`: the texts of a tool's result.
+    Text,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hop {
+    Key(String),
+    /// `*`: each element.
+    Each,
+}
+
+/// Where a value lies: `$.items.*`, `structured.notes`. An absent key is null, never an error of the notation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Locator {
+    pub root: Root,
+    pub hops: Vec<Hop>,
+}
+
+impl Locator {
+    /// The key of that name of the document: where a field lies unless its catalog says otherwise.
+    pub fn key(name: &str) -> Self {
+        Self { root: Root::Document, hops: vec![Hop::Key(name.to_owned())] }
+    }
+
+    /// Whether it may find more than one value.
+    pub fn is_many(&self) -> bool {
+        self.hops.contains(&Hop::Each)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("expected a place such as $, $.name or $.items.*, found {0:?}")]
+pub struct BadLocator(String);
+
+impl TryFrom<String> for Locator {
+    type Error = BadLocator;
+
+    fn try_from(text: String) -> Result<Self, BadLocator> {
+        let mut parts = text.split('.');
+        let root = match parts.next() {
+            Some("$") => Root::Document,
+            Some("structured") => Root::Structured,
+            Some("json_text") => Root::JsonText,
+            Some("text") => Root::Text,
+            _ => return Err(BadLocator(text)),
+        };
+        let named = |part: &str| {
+            !part.is_empty()
+                && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '@' | ':' | '/'))
+        };
+        let hops = parts
+            .map(|part| match part {
+                "*" => Some(Hop::Each),
+                part => named(part).then(|| Hop::Key(part.to_owned())),
+            })
+            .collect::<Option<Vec<_>>>();
+        match hops {
+            Some(hops) => Ok(Self { root, hops }),
+            None => Err(BadLocator(text)),
+        }
+    }
+}
+
+impl From<Locator> for String {
+    fn from(locator: Locator) -> String {
+        locator.to_string()
+    }
+}
+
+impl fmt::Display for Locator {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(match self.root {
+            Root::Document => "$",
+            Root::Structured => "structured",
+            Root::JsonText => "json_text",
+            Root::Text => "text",
+        })?;
+        self.hops.iter().try_for_each(|hop| match hop {
+            Hop::Key(key) => write!(to, ".{key}"),
+            Hop::Each => to.write_str(".*"),
+        })
+    }
+}
+
+impl JsonSchema for Locator {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Locator".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "pattern": r"^(\$|structured|json_text|text)(\.(\*|[^.\s]+))*$"})
+    }
+}
+
+/// What is sent of a call: `args.state`, `key.id`, `text`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    Arg(String),
+    Key(String),
+    /// The words of a search.
+    Text,
+}
+
+impl Input {
+    pub fn parse(text: &str) -> Option<Self> {
+        let named =
+            |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        match text.split_once('.') {
+            None if text == "text" => Some(Input::Text),
+            Some(("args", name)) if named(name) => Some(Input::Arg(name.to_owned())),
+            Some(("key", name)) if named(name) => Some(Input::Key(name.to_owned())),
+            _ => None,
+        }
+    }
+}
+
+/// The inputs between braces in a request line: `GET /projects/{args.project}/issues`. `Err` is what stands in braces and is
+/// no input.
+pub fn placeholders(line: &str) -> Result<Vec<Input>, String> {
+    let mut found = Vec::new();
+    let mut rest = line;
+    while let Some((_, after)) = rest.split_once('{') {
+        let Some((inside, after)) = after.split_once('}') else { return Err(after.to_owned()) };
+        found.push(Input::parse(inside).ok_or_else(|| inside.to_owned())?);
+        rest = after;
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_locator_is_written_as_it_was_read() {
+        for text in ["$", "$.generation.name", "$.types.*.type", "structured.notes", "json_text", "text"] {
+            assert_eq!(Locator::try_from(text.to_owned()).unwrap().to_string(), text);
+        }
+        for text in ["", "name", "$.", "$..a", "$.a b", "$name", "other.x"] {
+            assert!(Locator::try_from(text.to_owned()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_inputs_stand_in_braces() {
+        let want = vec![Input::Arg("project".to_owned()), Input::Key("id".to_owned())];
+        assert_eq!(placeholders("GET /p/{args.project}/i/{key.id}"), Ok(want));
+        assert_eq!(placeholders("GET /p/{project}"), Err("project".to_owned()));
+        assert_eq!(placeholders("GET /p/{key.id"), Err("key.id".to_owned()));
+    }
+}
