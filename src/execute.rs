@@ -1,5 +1,9 @@
+//! The execute surface: catalogs that type APIs, and the small language in which programs over them are written and
 //! checked. Knows neither edges nor how an upstream is reached.
 
 pub mod canonical;
 pub mod catalog;
+pub mod instant;
+pub mod language;
 pub mod names;
+pub mod symbols;
