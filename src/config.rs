@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 mod auth;
 mod check;
+mod credentials;
 mod egress;
 mod environment;
 mod format;
@@ -33,6 +34,7 @@ mod validate;
 mod watch;
 
 pub use auth::{Algorithm, ApiKey, Auth, Issuer};
+pub use credentials::{ClientAuth, Credential, CredentialKind};
 pub use egress::Egress;
 pub use load::{Flag, Loaded, Sources, Values, load};
 pub use ordered::Ordered;

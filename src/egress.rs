@@ -127,6 +127,11 @@ impl Egress {
         tokio::time::timeout(WITHIN, answering).await.unwrap_or(Err(FetchError::Late))
     }
 
+    /// Whether a URL would be asked for, as far as can be said before its name is resolved.
+    pub fn takes(&self, url: &str, named: Named) -> bool {
+        url.parse().is_ok_and(|uri| self.check(&uri, named).is_ok())
+    }
+
     /// What can be said of a URL before its name is resolved. Names are judged when they are resolved, at each connection,
     /// so that a name which leads elsewhere the second time gains nothing; addresses in the URL are not resolved, hence
     /// judged here.

@@ -18,11 +18,13 @@ use crate::edge::Gate;
 use crate::edge::callers::Callers;
 use crate::edge::legacy;
 use crate::edge::listener::{self, Bounds, Ends};
+use crate::egress::Egress;
 use crate::lifecycle::{Lifecycle, Plan};
 use crate::relay::{self, Relay};
 use crate::sealing::{KeyError, KeyMaterial, Keyring};
 use crate::session::{self, Sessions};
 use crate::store::{Memory, PodId, Redis, Store, redis};
+use crate::vault::{self, Vault};
 use crate::{admin, auth};
 use arc_swap::ArcSwap;
 use http::HeaderValue;
@@ -81,10 +83,14 @@ impl House {
         let address = internal.as_ref().map(|(_, address)| address.as_str());
         let store = store(config).await?;
         let login = Login::new(config, store.clone(), public.local_addr().unwrap_or(config.listen))?;
-        let (mut gate, links) = gate_among(config, demo, &lifecycle, store, address)?;
+        // The port is known by now, where the configuration left it open.
+        let here = Config { listen: public.local_addr().unwrap_or(config.listen), ..config.clone() };
+        let reached =
+            Reached { base: outbound::base(&here), internal: address, egress: login.egress.clone() };
+        let (mut gate, links) = gate_among(config, demo, &lifecycle, store, reached)?;
         // Who was shut out is not let in by a pod that has just begun.
         login.revoked.catch_up().await;
-        (gate.auth, gate.site) = login.build(config)?;
+        (gate.auth, gate.site) = login.build(config, links.vault())?;
         let internal = internal.map(|(listener, _)| listener);
         let (gates, links) = (Arc::new(ArcSwap::from_pointee(gate)), Arc::new(links));
         let login = Arc::new(login);
@@ -186,16 +192,28 @@ pub fn gate(
     lifecycle: &Lifecycle,
     store: Arc<dyn Store>,
 ) -> Result<(Gate, Links), StartError> {
-    gate_among(config, demo, lifecycle, store, None)
+    // No page is served here; where the configuration names the gateway that does, accounts are connected there.
+    let base = config.public_url.as_ref().and_then(|_| outbound::base(config));
+    let reached = Reached { base, internal: None, egress: outbound::egress(config)? };
+    gate_among(config, demo, lifecycle, store, reached)
 }
 
-/// As [`gate`], for a pod that others reach at `address`.
+/// How a pod is reached, and how it reaches strangers.
+struct Reached<'a> {
+    /// By browsers: scheme, host and port.
+    base: Option<Arc<str>>,
+    /// By other pods.
+    internal: Option<&'a str>,
+    egress: Egress,
+}
+
+/// As [`gate`], for a pod that is reached there.
 fn gate_among(
     config: &Config,
     demo: bool,
     lifecycle: &Lifecycle,
     store: Arc<dyn Store>,
-    address: Option<&str>,
+    reached: Reached<'_>,
 ) -> Result<(Gate, Links), StartError> {
     let keyring = Arc::new(keyring(config)?);
     let rules = rules::of(config)?;
@@ -207,7 +225,8 @@ fn gate_among(
     let pod = PodId::random();
     let replica = HeaderValue::from_str(pod.as_str()).expect("a pod's name is letters and digits");
     let sessions = Sessions::new(pod.clone(), store.clone(), keyring.clone(), sessions);
-    let relay = address.map(|address| {
+    let Reached { base, internal, egress } = reached;
+    let relay = internal.map(|address| {
         Relay::new(relay::Settings {
             store: store.clone(),
             keyring: keyring.clone(),
@@ -219,7 +238,10 @@ fn gate_among(
             tasks: sessions.tasks().clone(),
         })
     });
-    let (routes, links) = (Arc::new(ArcSwap::default()), Links::new(demo, relay));
+    // Where people log in elsewhere alone, nobody at a browser could show who they are.
+    let base = base.filter(|_| !config.auth.is_on());
+    let vault = Vault::new(vault::Settings { store: store.clone(), keyring: keyring.clone(), egress, base });
+    let (routes, links) = (Arc::new(ArcSwap::default()), Links::new(demo, relay, vault));
     links.serve(config, &routes)?;
     let gate = Gate {
         routes,

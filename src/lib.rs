@@ -21,4 +21,5 @@ pub mod store;
 pub mod telemetry;
 pub mod tls;
 pub mod upstream;
+pub mod vault;
 pub mod wire;

@@ -7,6 +7,7 @@ pub mod channel;
 pub mod child;
 pub mod client;
 pub mod connect;
+pub mod credentials;
 pub mod http;
 pub mod introduction;
 pub mod lines;

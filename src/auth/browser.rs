@@ -1,7 +1,7 @@
 //! People at a browser: who they are, by a login at an OpenID Connect provider or by name and password; their session; and
 //! what their forms must bring back. Knows nothing of OAuth clients and upstreams.
 
-mod cookies;
+pub mod cookies;
 mod oidc;
 mod users;
 

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::{Ordered, Override, Pin, Secret, Tls, glob, secret, units};
+use super::{Credential, Ordered, Override, Pin, Secret, Tls, glob, secret, units};
 
 /// An upstream MCP server: either `url` or `command` is given, never both (checked on load).
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,6 +21,8 @@ pub struct Upstream {
     /// HTTP headers sent with every request: text, `{env: NAME}` or `{file: PATH}`.
     #[schemars(extend("x-key" = "header-name"))]
     pub headers: Ordered<Secret>,
+    /// The credential that it is called with, besides `headers`.
+    pub auth: Credential,
     /// Names of headers of the client's request that are passed on; never `Authorization`, `Cookie` or `Mcp-*`.
     #[schemars(schema_with = "header_names_schema")]
     pub forward_headers: Vec<String>,
@@ -98,6 +100,7 @@ impl Default for Upstream {
             enabled: true,
             url: None,
             headers: Ordered::default(),
+            auth: Credential::default(),
             forward_headers: Vec::new(),
             cookies: false,
             command: None,

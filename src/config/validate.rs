@@ -1,7 +1,7 @@
 //! Rules between settings, which no schema of single keys can say.
 
 use super::{
-    Config, Era, Ordered, Profile, Tls, Transport, Upstream,
+    Config, Era, Ordered, Profile, Tls, Transport, Upstream, credentials,
     problem::{KeyPath, did_you_mean},
 };
 
@@ -157,6 +157,7 @@ fn check_upstream(upstream: &Upstream, path: &KeyPath, wrong: &mut Wrong) {
             wrong.push((path.then("forward_headers").item(index), format!("{name} never goes upstream")));
         }
     }
+    credentials::check(upstream, path, wrong);
     check_tls(&upstream.tls, &path.then("tls"), wrong);
     check_renames(&upstream.rename, &path.then("rename"), wrong);
 }

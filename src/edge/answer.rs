@@ -68,6 +68,7 @@ fn ours(version: Version, method: &Method, reason: Reason) -> Rendered {
         Reason::HeaderMismatch(_) if modern => (StatusCode::BAD_REQUEST, code::HEADER_MISMATCH),
         Reason::MissingCapability(_) if modern => (StatusCode::BAD_REQUEST, code::MISSING_CAPABILITY),
         Reason::MissingScope(_) => (StatusCode::FORBIDDEN, code::refused(403)),
+        Reason::Connect { by_url: true, .. } if !modern => (StatusCode::OK, code::URL_ELICITATION),
         Reason::StoreAway | Reason::Full => (StatusCode::SERVICE_UNAVAILABLE, code::INTERNAL),
         _ if *method == Method::ToolsCall => return Rendered::ok(tool_error(&reason)),
         _ => (StatusCode::OK, code::INTERNAL),
@@ -99,6 +100,7 @@ fn facts(reason: &Reason) -> Value {
                 facts["instead"] = instead.as_str().into();
             }
         }
+        Reason::Connect { url, .. } => facts["url"] = (**url).into(),
         _ => {}
     }
     facts
@@ -108,6 +110,15 @@ fn data_of(reason: &Reason) -> Option<Value> {
     match reason {
         Reason::MissingCapability(required) => {
             Some(value!({"requiredCapabilities": required.read::<Value>().unwrap_or_default()}))
+        }
+        Reason::Connect { upstream, url, by_url: true } => {
+            // The last part of the link tells it from any other.
+            let id = url.rsplit('/').next().map(|sealed| sealed.chars().rev().take(24).collect::<String>());
+            let message = super::connect::message(upstream);
+            let asked = value!({"mode": "url", "elicitationId": id, "url": **url, "message": message});
+            let mut data = facts(reason);
+            data["elicitations"] = value!([asked]);
+            Some(data)
         }
         Reason::UnknownResource(uri) => Some(value!({"uri": uri, "reason": reason.word()})),
         _ => Some(facts(reason)),

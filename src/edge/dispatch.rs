@@ -1,5 +1,6 @@
 //! From a call to its reply, whatever edge it came by: what the gateway answers itself, and the rest to the backend.
 
+use super::connect;
 use super::gate::{Gate, Mount, server_info};
 use super::pages;
 use super::state::{self, Asker};
@@ -99,7 +100,9 @@ pub async fn run(gate: &Arc<Gate>, mount: &Mount, mut call: Call) -> Reply {
         Ok(resume) => call.resume = resume,
         Err(reason) => return Reply::fault(reason),
     }
+    let came_back = connect::take_answer(&mut call);
     let reply = mount.backend.call(call).await;
+    let reply = if came_back { reply } else { connect::asked(&asker, reply) };
     resealed(gate, asker, reply)
 }
 

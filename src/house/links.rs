@@ -12,6 +12,7 @@ use crate::policy::Door;
 use crate::relay::Relay;
 use crate::telemetry::metrics;
 use crate::upstream::link::Link;
+use crate::vault::Vault;
 use arc_swap::ArcSwap;
 use futures_util::future::{join, join_all};
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct Links {
     relay: Option<Arc<Relay>>,
     demo: Option<Arc<Demo>>,
+    vault: Vault,
     now: Mutex<Now>,
     /// Links that nothing new goes to, until their last call has ended.
     retiring: TaskTracker,
@@ -91,14 +93,20 @@ impl Makeup {
 }
 
 impl Links {
-    pub fn new(demo: bool, relay: Option<Arc<Relay>>) -> Links {
+    pub fn new(demo: bool, relay: Option<Arc<Relay>>, vault: Vault) -> Links {
         Links {
             relay,
+            vault,
             demo: demo.then(Arc::default),
             now: Mutex::default(),
             retiring: TaskTracker::new(),
             end: CancellationToken::new(),
         }
+    }
+
+    /// The credentials that the links bear.
+    pub fn vault(&self) -> &Vault {
+        &self.vault
     }
 
     /// How this pod and others reach one another's channels, where they do.
@@ -169,7 +177,7 @@ impl Links {
                 Some(kept) if *kept.recipe == recipe => kept.clone(),
                 _ => {
                     made += 1;
-                    let link = linked(id, upstream, config, self.relay.as_ref())?;
+                    let link = linked(id, upstream, config, self.relay.as_ref(), &self.vault)?;
                     Kept { link, number: made, recipe: Arc::new(recipe) }
                 }
             };

@@ -12,6 +12,7 @@ use crate::config::{self, Config, DEFAULT_PROFILE};
 use crate::egress::Egress;
 use crate::mcp::Scopes;
 use crate::store::Store;
+use crate::vault::Vault;
 use jsonwebtoken::Algorithm;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 pub struct Login {
     epoch: Epoch,
     pub revoked: Revoked,
-    egress: Egress,
+    pub egress: Egress,
     /// Where clients reach this gateway, where the configuration does not say it.
     origin: String,
     fetched: Mutex<Vec<Arc<Jwks>>>,
@@ -44,9 +45,10 @@ impl Login {
     }
 
     /// Who may come in by this configuration, and the pages that go with it. What was verified under another is verified anew.
-    pub fn build(&self, config: &Config) -> Result<(Arc<Auth>, Arc<Site>), StartError> {
+    pub fn build(&self, config: &Config, vault: &Vault) -> Result<(Arc<Auth>, Arc<Site>), StartError> {
+        let connect = vault.pages(None).map(|pages| Arc::new(pages) as Arc<dyn Pages>);
         if !config.auth.is_on() {
-            return Ok((Arc::new(Auth::open()), Arc::default()));
+            return Ok((Arc::new(Auth::open()), Arc::new(Site::of(connect.into_iter().collect()))));
         }
         let auth = &config.auth;
         let issuers: Vec<Issuer> =
@@ -63,7 +65,8 @@ impl Login {
             scopes: auth.scopes_supported.iter().map(|scope| Arc::from(&**scope)).collect(),
             name: auth.resource_name.clone(),
         }));
-        let pages: Vec<Arc<dyn Pages>> = vec![metadata.clone()];
+        let mut pages: Vec<Arc<dyn Pages>> = vec![metadata.clone()];
+        pages.extend(connect);
         let settings = Settings {
             issuers,
             api_keys: api_keys(auth)?,

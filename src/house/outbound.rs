@@ -41,6 +41,14 @@ pub fn connector(
     Ok(Connector::new(https, tls, proxy, upstream.connect_timeout))
 }
 
+/// Scheme, host and port under which browsers reach this gateway: as configured, or on this machine. `None`: nobody knows.
+pub(super) fn base(config: &Config) -> Option<Arc<str>> {
+    match &config.public_url {
+        Some(url) => Some(url.trim_end_matches('/').into()),
+        None => config.listen.ip().is_loopback().then(|| format!("http://{}", config.listen).into()),
+    }
+}
+
 /// The client for URLs that come from outside. Errors: a file that cannot be used.
 pub(super) fn egress(config: &Config) -> Result<Egress, StartError> {
     let mut roots = tls::public_roots();

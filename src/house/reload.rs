@@ -94,7 +94,7 @@ impl Reload {
         }
         let usable = self.usable(&config);
         let gate = self.gates.load_full();
-        let (auth, site) = self.login.build(&usable)?;
+        let (auth, site) = self.login.build(&usable, self.links.vault())?;
         let gate = Arc::new(Gate { auth, site, ..gate.ruled(rules::of(&usable)?) });
         self.links.serve(&usable, &gate.routes)?;
         self.gates.store(gate);

@@ -1,6 +1,7 @@
 //! One upstream's link, from the configuration.
 
 use super::{StartError, outbound};
+use crate::auth;
 use crate::config::{self, Config, Era, Transport};
 use crate::mcp::UpstreamId;
 use crate::relay::Relay;
@@ -11,6 +12,7 @@ use crate::upstream::http::{Http, HttpConfig};
 use crate::upstream::link::{Link, LinkConfig, Reach};
 use crate::upstream::pool::{Pool, PoolLimits, Start};
 use crate::upstream::sse_client::SseSpec;
+use crate::vault::{Spec, Vault};
 use crate::wire;
 use http::header::PROXY_AUTHORIZATION;
 use http::{HeaderName, HeaderValue, Uri};
@@ -24,6 +26,8 @@ pub(super) struct Recipe {
     outbound: config::Outbound,
     limits: (usize, u32),
     headers: Vec<(HeaderName, HeaderValue)>,
+    /// Digests of the secrets of its credential.
+    secrets: Vec<Option<String>>,
     files: Vec<Option<Vec<u8>>>,
 }
 
@@ -45,6 +49,7 @@ impl Recipe {
         };
         Ok(Recipe {
             headers: headers(id, upstream)?,
+            secrets: [&upstream.auth.client_secret, &upstream.auth.private_key].map(digest).into(),
             upstream: upstream_alone,
             outbound: config.outbound.clone(),
             limits: (config.limits.upstream_message_bytes, config.limits.json_depth),
@@ -65,8 +70,9 @@ pub(super) fn linked(
     upstream: &config::Upstream,
     config: &Config,
     relay: Option<&Arc<Relay>>,
+    vault: &Vault,
 ) -> Result<Arc<Link>, StartError> {
-    let mut reach = reach(&id, upstream, config)?;
+    let mut reach = reach(&id, upstream, config, Some(vault))?;
     let shared = relay.filter(|_| !upstream.stateless);
     let Some((relay, channels)) = shared.and_then(|relay| Some((relay, reach.channels.take()?))) else {
         return Ok(Arc::new(Link::new(link_config(id, upstream), reach)));
@@ -86,7 +92,7 @@ fn like(upstream: &config::Upstream) -> String {
 
 /// A link to an upstream as configured. Errors: a setting that cannot be used.
 pub fn link(id: UpstreamId, upstream: &config::Upstream, config: &Config) -> Result<Link, StartError> {
-    let reach = reach(&id, upstream, config)?;
+    let reach = reach(&id, upstream, config, None)?;
     Ok(Link::new(link_config(id, upstream), reach))
 }
 
@@ -116,13 +122,35 @@ pub fn message_limits(config: &Config) -> MessageLimits {
 }
 
 /// The ways to one upstream: a child of ours, or its URL.
-fn reach(id: &UpstreamId, upstream: &config::Upstream, config: &Config) -> Result<Reach, StartError> {
+fn reach(
+    id: &UpstreamId,
+    upstream: &config::Upstream,
+    config: &Config,
+    vault: Option<&Vault>,
+) -> Result<Reach, StartError> {
     let limits = message_limits(config);
     let pool = |start: Arc<dyn Start>| Arc::new(Pool::new(start, PoolLimits::from(upstream)));
     if let Some(child) = ChildSpec::of(id.clone(), upstream, limits) {
-        return Ok(Reach { http: None, channels: Some(pool(Arc::new(child))), channels_era: None });
+        return Ok(Reach {
+            http: None,
+            channels: Some(pool(Arc::new(child))),
+            channels_era: None,
+            credentials: None,
+        });
     }
     let url = upstream.url.as_deref().unwrap_or_default();
+    let credentials = match vault {
+        Some(vault) => {
+            let spec = Spec::of(id.clone(), url, &upstream.auth);
+            vault.credentials(spec.map_err(|error| setting(id.as_str(), error.key, error.why))?)
+        }
+        None => None,
+    };
+    if upstream.auth.kind == config::CredentialKind::Oauth && vault.is_some_and(|vault| !vault.connects()) {
+        let why = "needs to know who is at a browser, and under which address: set public_url, and auth.server where a login is on";
+        return Err(setting(id.as_str(), "auth.kind", why));
+    }
+    let personal = credentials.as_ref().is_some_and(|credentials| credentials.personal());
     let url: Uri = url.parse().map_err(|_| setting(id.as_str(), "url", "is not a URL"))?;
     let connector = outbound::connector(id, upstream, &url, config)?;
     let mut headers = headers(id, upstream)?;
@@ -138,18 +166,27 @@ fn reach(id: &UpstreamId, upstream: &config::Upstream, config: &Config) -> Resul
         name: id.clone(),
         url,
         headers,
+        bearer: credentials.as_ref().and_then(|credentials| credentials.of(None)),
         client: client.clone(),
         limits,
         start_timeout: upstream.start_timeout,
     };
     let by_http = upstream.transport != Transport::Sse;
-    let by_sse =
-        matches!(upstream.transport, Transport::Auto | Transport::Sse) && upstream.era != Era::Modern;
+    let by_sse = matches!(upstream.transport, Transport::Auto | Transport::Sse)
+        && upstream.era != Era::Modern
+        && !personal;
     Ok(Reach {
         http: by_http.then(|| Arc::new(Http::new(client, http)) as Arc<_>),
         channels: by_sse.then(|| pool(Arc::new(sse)) as Arc<_>),
         channels_era: by_sse.then_some(wire::Era::Legacy),
+        credentials,
     })
+}
+
+/// What tells a secret from another, where it can be read.
+fn digest(secret: &Option<config::Secret>) -> Option<String> {
+    let value = secret.as_ref()?.reveal().ok()?;
+    Some(auth::digest_text(value.expose_secret().as_bytes()))
 }
 
 fn headers(

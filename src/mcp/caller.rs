@@ -117,6 +117,16 @@ impl Client {
         self.capabilities.as_ref().map_or(Bytes::from_static(b"{}"), Raw::to_bytes)
     }
 
+    /// Whether the client declared that it opens links for its user (`elicitation.url`).
+    pub fn opens_urls(&self) -> bool {
+        let text = self.capabilities();
+        let object = |at: u32, key: &str| {
+            let member = json::lax_members(&text, at).ok()?.into_iter().find(|m| m.is(key))?;
+            (text[member.value.start as usize] == b'{').then_some(member.value.start)
+        };
+        object(0, "elicitation").and_then(|at| object(at, "url")).is_some()
+    }
+
     /// Whether the client declared that it answers this kind of server request.
     pub fn answers(&self, ask: &Method) -> bool {
         let key = match ask {
@@ -240,6 +250,8 @@ mod tests {
         assert!(!client(r#"{"elicitation":null}"#).answers(&Method::Elicit));
         assert!(!client(r#"{"sampling":{}}"#).answers(&Method::RootsList));
         assert!(!Client::default().answers(&Method::Sample));
+        assert!(client(r#"{"elicitation":{"url":{}}}"#).opens_urls());
+        assert!(!client(r#"{"elicitation":{"form":{}},"url":{}}"#).opens_urls());
     }
 
     #[test]

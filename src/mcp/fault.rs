@@ -94,6 +94,17 @@ pub enum Reason {
     /// Our own credential for the upstream was refused; not the client's business to log in.
     #[error("the gateway's credential for upstream {upstream} was refused")]
     Credential { upstream: UpstreamId },
+    /// The caller has to connect an account of theirs at the upstream; `url` is where, for this caller alone and once.
+    #[error("your account at {upstream} is not connected; open {url} in a browser, and then try again")]
+    Connect {
+        upstream: UpstreamId,
+        url: Arc<str>,
+        /// The client opens such links for its user (2025-11-25 URL elicitation).
+        by_url: bool,
+    },
+    /// The caller's account is connected with all that it asked for.
+    #[error("your account at {upstream} is connected, and upstream {upstream} does not allow this to it")]
+    Insufficient { upstream: UpstreamId },
     /// This pod has as many calls in flight as it may.
     #[error("the gateway takes no more calls at this time; try again")]
     Full,
@@ -150,6 +161,8 @@ impl Reason {
             Reason::OutcomeUnknown { .. } | Reason::Lost { safe: false } => "outcome_unknown",
             Reason::Lost { safe: true } => "call_lost",
             Reason::Credential { .. } => "upstream_credential",
+            Reason::Connect { .. } => "connect_required",
+            Reason::Insufficient { .. } => "account_insufficient",
             Reason::Full => "gateway_busy",
             Reason::MissingScope(_) => "insufficient_scope",
             Reason::Refused(_) => "policy_denied",
@@ -172,7 +185,9 @@ impl Reason {
             | Reason::Busy { upstream }
             | Reason::OutcomeUnknown { upstream }
             | Reason::Credential { upstream }
-            | Reason::ToolChanged { upstream } => Some(upstream),
+            | Reason::ToolChanged { upstream }
+            | Reason::Connect { upstream, .. }
+            | Reason::Insufficient { upstream } => Some(upstream),
             _ => None,
         }
     }

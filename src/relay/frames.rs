@@ -2,6 +2,7 @@
 
 use crate::mcp::About;
 use crate::upstream::channel::MessageLimits;
+use crate::upstream::credentials::Lack;
 use crate::upstream::introduction::{Agreed, Introduction};
 use crate::upstream::transport::{Incoming, TransportError};
 use crate::wire::envelope::{read_upstream, write_notification, write_request, write_response};
@@ -179,6 +180,7 @@ enum SentError {
     Paused,
     Busy,
     StoreAway,
+    Credential,
 }
 
 impl SentError {
@@ -195,7 +197,12 @@ impl SentError {
             TransportError::Broken => SentError::Broken,
             TransportError::Paused => SentError::Paused,
             TransportError::Busy => SentError::Busy,
-            TransportError::StoreAway => SentError::StoreAway,
+            TransportError::StoreAway | TransportError::Credential(Lack::StoreAway) => SentError::StoreAway,
+            TransportError::Credential(Lack::Unreachable(why)) => {
+                SentError::Unreachable(why.clone().into_owned())
+            }
+            // A channel bears the gateway's own credential alone.
+            TransportError::Credential(_) => SentError::Credential,
         }
     }
 
@@ -211,6 +218,7 @@ impl SentError {
             SentError::Paused => TransportError::Paused,
             SentError::Busy => TransportError::Busy,
             SentError::StoreAway => TransportError::StoreAway,
+            SentError::Credential => TransportError::Credential(Lack::Bad),
         }
     }
 }
@@ -356,6 +364,7 @@ mod tests {
             Paused,
             Busy,
             StoreAway,
+            Credential(Lack::Bad),
         ] {
             let was = format!("{error:?}");
             let Frame::Error(read) = pass(Frame::Error(error)) else { panic!("{was}") };

@@ -70,6 +70,8 @@ impl SentRoute {
             session: None,
             who: self.who.into(),
             headers: read_headers(self.headers),
+            // The pod that has the channel has its credential.
+            bearer: None,
         }
     }
 }
@@ -248,7 +250,7 @@ mod tests {
     fn route() -> SentRoute {
         let header = ("x-a".parse().unwrap(), HeaderValue::from_bytes(b"\xe9").unwrap());
         let (version, who) = (Some(Version::MODERN), "s:1".into());
-        SentRoute::of(&Route { version, session: None, who, headers: vec![header] })
+        SentRoute::of(&Route { version, session: None, who, headers: vec![header], bearer: None })
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod begin;
 mod call;
 mod channels;
 mod comeback;
+mod connect;
 mod declared;
 mod dress;
 mod filter;
@@ -99,7 +100,7 @@ impl Link {
             spoken: ArcSwapOption::empty(),
             probed_again: Mutex::new(None),
             probes: Flights::new(),
-            abouts: Abouts::new(),
+            abouts: Abouts::new(reach.credentials.as_ref().is_some_and(|c| c.personal())),
             sessions: Sessions::new(),
             shared: Shared::new(),
             owns: Owns::default(),
@@ -140,7 +141,7 @@ impl Backend for Link {
     }
 
     fn about(&self, caller: Arc<Caller>) -> BoxFuture<'static, Result<Arc<About>, Fault>> {
-        self.inner.clone().about(caller).boxed()
+        self.inner.clone().about_or_connect(caller).boxed()
     }
 
     fn list(
@@ -149,7 +150,7 @@ impl Backend for Link {
         kind: Kind,
         age: Age,
     ) -> BoxFuture<'static, Result<Arc<Listing>, Fault>> {
-        self.inner.clone().list(caller, kind, age)
+        self.inner.clone().list_or_connect(caller, kind, age).boxed()
     }
 
     fn known(&self, caller: &Caller, kind: Kind) -> Option<Arc<Listing>> {

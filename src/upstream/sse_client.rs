@@ -6,13 +6,14 @@ mod post;
 
 use super::channel::{Channel, MessageLimits, Outbound};
 use super::client::{Body, HttpClient};
+use super::credentials::{Bearer, Tries};
 use super::pool::{Start, Started};
 use super::transport::{Sent, Transport, TransportError};
 use crate::mcp::UpstreamId;
 use crate::wire::sse::{Decoder, SseEvent};
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderName, HeaderValue, Method, Request, Uri};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::BodyExt;
 use post::Post;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ pub struct SseSpec {
     pub url: Uri,
     /// Sent with every request: the configuration's own headers, credentials among them.
     pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The gateway's own credential; one of each caller's own is not for channels.
+    pub bearer: Option<Bearer>,
     pub client: HttpClient,
     pub limits: MessageLimits,
     /// Longest time from the request to the `endpoint` event.
@@ -51,7 +54,7 @@ impl SseSpec {
         for (name, value) in &self.headers {
             request.headers_mut().insert(name, value.clone());
         }
-        let response = self.client.request(request).await?;
+        let response = send(&self.client, self.bearer.as_ref(), request).await?;
         if !response.status().is_success() {
             return Err(TransportError::Refused { status: response.status().as_u16(), error: None });
         }
@@ -75,7 +78,8 @@ impl SseSpec {
             }
         };
         tracing::debug!(upstream = %self.name, "HTTP+SSE stream opened");
-        let post = Post { client: self.client.clone(), place, headers: self.headers.clone() };
+        let (client, headers, bearer) = (self.client.clone(), self.headers.clone(), self.bearer.clone());
+        let post = Post { client, place, headers, bearer };
         let run = run(events, Arc::new(post), channel.clone(), outbound, stop);
         Ok(Started { channel, run: Box::pin(run) })
     }
@@ -153,4 +157,22 @@ fn carrying(
         request.headers_mut().insert(name, value);
     }
     request
+}
+
+/// Sends a request with the credential that it needs.
+async fn send(
+    client: &HttpClient,
+    bearer: Option<&Bearer>,
+    mut request: Request<Bytes>,
+) -> Result<Response<Body>, TransportError> {
+    let Some(bearer) = bearer else { return Ok(client.request(request).await?) };
+    let mut tries = Tries::begin(bearer).await?;
+    loop {
+        if let Some(value) = tries.header() {
+            request.headers_mut().insert(AUTHORIZATION, value);
+        }
+        let response = client.request(request.clone()).await?;
+        let Some(refusal) = tries.refusal(&response) else { return Ok(response) };
+        tries.mend(refusal).await?;
+    }
 }

@@ -1,6 +1,7 @@
 //! One way to reach an upstream server. A transport moves messages and knows nothing of eras, lists or health.
 
 use super::client::ClientError;
+use super::credentials::{Bearer, Lack};
 use super::introduction::{Agreed, Introduction};
 use crate::mcp::Trail;
 use crate::wire::{Id, Message, Method, Raw, Version};
@@ -33,6 +34,8 @@ pub struct Route {
     pub who: Arc<str>,
     /// Headers of this caller and call: `Mcp-Param-*`, and what the configuration forwards. For transports that have headers.
     pub headers: Vec<(http::HeaderName, http::HeaderValue)>,
+    /// The credential of whoever it is sent for; `None`: it bears none but what the configuration gives to all.
+    pub bearer: Option<Bearer>,
 }
 
 /// A request of ours.
@@ -151,6 +154,9 @@ pub enum TransportError {
     /// Bulkhead or queue full: nothing was sent.
     #[error("too many calls at once")]
     Busy,
+    /// It needs a credential, and there is none that helps. Nothing of it was done.
+    #[error("{0}")]
+    Credential(Lack),
     /// Whose the channel is cannot be looked up: the store is away. Nothing was sent.
     #[error("the state store is out of reach")]
     StoreAway,

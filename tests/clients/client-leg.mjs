@@ -13,6 +13,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import * as auth from './auth-leg.mjs';
 import { pinned } from './checks.mjs';
 
 const { Client, StreamableHTTPClientTransport } = pinned('@modelcontextprotocol/client');
@@ -36,15 +37,19 @@ const text = result => {
 };
 
 /** A client of the scenario's era. An elicitation is accepted with `content`; the client adds the defaults. */
-function client(content, meanwhile = async () => {}) {
+function client(content, meanwhile = async () => {}, open = undefined) {
     const made = new Client(
         { name: 'official-typescript-client', version: '2.4.0' },
         {
-            capabilities: { elicitation: { form: { applyDefaults: true } }, sampling: {}, roots: { listChanged: true } },
+            capabilities: { elicitation: { form: { applyDefaults: true }, ...(open ? { url: {} } : {}) }, sampling: {}, roots: { listChanged: true } },
             versionNegotiation: { mode: modern ? { pin: MODERN } : 'legacy' }
         }
     );
-    made.setRequestHandler('elicitation/create', async () => {
+    made.setRequestHandler('elicitation/create', async ({ params }) => {
+        if (params.mode === 'url') {
+            await open(params.url);
+            return { action: 'accept' };
+        }
         await meanwhile(made);
         return { action: 'accept', content };
     });
@@ -137,6 +142,13 @@ const scenarios = {
     }
 };
 
+/** A client whose user opens links, through the scenario's login. */
+async function connecting(to) {
+    const open = auth.browser();
+    await to.connect(client({}, undefined, open));
+    await auth.run(scenario, to.client, open);
+}
+
 function freePort() {
     return new Promise((resolve, reject) => {
         const server = createServer().on('error', reject);
@@ -150,10 +162,10 @@ function freePort() {
 /** A gateway whose only upstream is at `url`, ready: where it is reached, and how it is ended. */
 async function gateway(bin, url) {
     const folder = mkdtempSync(join(tmpdir(), 'plasm-mcp-leg.'));
-    const file = join(folder, 'mcp.json');
-    writeFileSync(file, JSON.stringify({ mcpServers: { scenario: { url } } }));
+    const file = join(folder, 'plasm.yaml');
+    writeFileSync(file, JSON.stringify(auth.knows(scenario) ? auth.config(scenario, url, context) : { upstreams: { scenario: { url } } }));
     const [listen, admin] = [`127.0.0.1:${await freePort()}`, `127.0.0.1:${await freePort()}`];
-    const child = spawn(bin, ['serve', '--listen', listen, '--admin-listen', admin, '--mcp-json', file], { stdio: ['ignore', 'inherit', 'inherit'] });
+    const child = spawn(bin, ['serve', '--listen', listen, '--admin-listen', admin, '--config', file], { stdio: ['ignore', 'inherit', 'inherit'] });
     const gone = new Promise(resolve => child.once('close', resolve));
     const end = async () => {
         child.kill('SIGKILL'); // nothing to drain: the scenario is over
@@ -170,7 +182,7 @@ async function gateway(bin, url) {
     }
 }
 
-const run = scenarios[scenario];
+const run = scenarios[scenario] ?? (auth.knows(scenario) ? connecting : undefined);
 if (!run) throw new Error(`no scenario is called ${scenario}`);
 const url = process.argv.at(-1);
 const through = process.env.PLASM_MCP_BIN ? await gateway(process.env.PLASM_MCP_BIN, url) : undefined;

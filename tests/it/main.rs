@@ -4,6 +4,7 @@ mod arrows;
 mod attack;
 mod certificates;
 mod client_commands;
+mod credentials;
 mod drain;
 mod field;
 mod figures;

@@ -45,7 +45,7 @@ fn pool(spec: ChildSpec) -> Pool {
 }
 
 fn route() -> Route {
-    Route { version: None, session: None, who: "somebody".into(), headers: Vec::new() }
+    Route { version: None, session: None, who: "somebody".into(), headers: Vec::new(), bearer: None }
 }
 
 fn request(id: &str, method: &str, params: Value) -> Outgoing {

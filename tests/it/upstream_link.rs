@@ -131,7 +131,7 @@ fn link_as(url: &str, config: LinkConfig) -> Link {
     let client = HttpClient::new(Connector::straight(Duration::from_secs(5)));
     let http = HttpConfig { url: url.parse().unwrap(), headers: Vec::new(), cookies: false, limit: LIMIT };
     let http = Some(Arc::new(Http::new(client, http)) as _);
-    Link::new(config, Reach { http, channels: None, channels_era: None })
+    Link::new(config, Reach { http, channels: None, channels_era: None, credentials: None })
 }
 
 fn call(caller: &Arc<Caller>, method: Method, mut params: Value) -> Call {

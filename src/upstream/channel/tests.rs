@@ -64,7 +64,7 @@ fn of(id: &str) -> Id {
 }
 
 fn route(who: &str) -> Route {
-    Route { version: None, session: None, who: who.into(), headers: Vec::new() }
+    Route { version: None, session: None, who: who.into(), headers: Vec::new(), bearer: None }
 }
 
 fn answer(id: &str, value: u32) -> String {

@@ -6,13 +6,14 @@ use super::jar::Jar;
 use super::strays::Strays;
 use super::{HttpConfig, body};
 use crate::upstream::client::{self, HttpClient, Sending};
+use crate::upstream::credentials::{Bearer, Tries};
 use crate::upstream::transport::{
     Answer, Answered, Incoming, Outgoing, Route, TransportError, UpstreamSessionId,
 };
 use crate::wire::{Era, Message, Raw, Version, envelope, headers, json};
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
-use http::header::{ACCEPT, CONTENT_TYPE, COOKIE, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, COOKIE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use std::borrow::Cow;
 use std::pin::pin;
@@ -108,7 +109,7 @@ impl Exchange {
             }
         }
         post.body = envelope::write_request(&request.id, &request.method, &request.params);
-        let response = self.send_out(&post).await?;
+        let response = self.send_out(route, &mut post).await?;
         if !response.status().is_success() {
             return Err(Box::pin(self.refusal(route, response)).await.unwrap_or_else(|e| e));
         }
@@ -165,15 +166,15 @@ impl Exchange {
     pub(super) async fn send(self: Arc<Self>, route: Route, message: Bytes) -> Result<(), TransportError> {
         let mut post = self.request_to(Method::POST, &self.post, &route)?;
         post.body = message;
-        self.small(&route, &post).await
+        self.small(&route, &mut post).await
     }
 
     pub(super) async fn close(self: Arc<Self>, route: Route) -> Result<(), TransportError> {
         if route.session.is_none() {
             return Ok(());
         }
-        let delete = self.request_to(Method::DELETE, &self.bare, &route)?;
-        match self.small(&route, &delete).await {
+        let mut delete = self.request_to(Method::DELETE, &self.bare, &route)?;
+        match self.small(&route, &mut delete).await {
             // An upstream may keep its sessions to itself, or have ended this one already.
             Err(TransportError::Refused { status: 405, .. } | TransportError::SessionGone) => Ok(()),
             other => other,
@@ -181,9 +182,9 @@ impl Exchange {
     }
 
     /// Sends what is answered by a status alone.
-    async fn small(&self, route: &Route, request: &Sending<'_>) -> Result<(), TransportError> {
+    async fn small(&self, route: &Route, request: &mut Sending<'_>) -> Result<(), TransportError> {
         within(Instant::now() + SEND_WITHIN, async {
-            let response = self.send_out(request).await?;
+            let response = self.send_out(route, request).await?;
             if !response.status().is_success() {
                 return Err(self.refusal(route, response).await?);
             }
@@ -222,7 +223,7 @@ impl Exchange {
                 HeaderValue::from_bytes(id).map_err(|_| garbage("an event id that no header can bear"))?;
             get.own.push((headers::LAST_EVENT_ID.clone(), id));
         }
-        let response = self.send_out(&get).await?;
+        let response = self.send_out(route, &mut get).await?;
         if !response.status().is_success() {
             return Err(self.refusal(route, response).await?);
         }
@@ -250,7 +251,34 @@ impl Exchange {
         Ok(Sending { method, uri: &self.url, usual, own, body: Bytes::new() })
     }
 
-    async fn send_out(&self, request: &Sending<'_>) -> Result<Response<client::Body>, TransportError> {
+    async fn send_out(
+        &self,
+        route: &Route,
+        request: &mut Sending<'_>,
+    ) -> Result<Response<client::Body>, TransportError> {
+        match &route.bearer {
+            None => self.send_once(request).await,
+            // Kept out of the future that every call moves about.
+            Some(bearer) => Box::pin(self.send_with(bearer, request)).await,
+        }
+    }
+
+    async fn send_with(
+        &self,
+        bearer: &Bearer,
+        request: &mut Sending<'_>,
+    ) -> Result<Response<client::Body>, TransportError> {
+        let mut tries = Tries::begin(bearer).await?;
+        loop {
+            // The last of a name counts.
+            request.own.extend(tries.header().map(|value| (AUTHORIZATION, value)));
+            let response = self.send_once(request).await?;
+            let Some(refusal) = tries.refusal(&response) else { return Ok(response) };
+            tries.mend(refusal).await?;
+        }
+    }
+
+    async fn send_once(&self, request: &Sending<'_>) -> Result<Response<client::Body>, TransportError> {
         let response = self.client.send(request).await?;
         if let Some(jar) = &self.jar {
             jar.take(response.headers());

@@ -1,7 +1,6 @@
 //! What an upstream says of itself, kept for as long as it may be.
 
 use super::begin::Job;
-use super::handshake::Party;
 use super::hello::{self, Discovery};
 use super::speak::Spoken;
 use super::trouble::Trouble;
@@ -19,6 +18,9 @@ pub(super) struct Abouts {
     /// Discoveries, by caller; those that hold for all under the empty key.
     modern: Cache<Arc<str>, Arc<Dated>>,
     all: Arc<str>,
+    /// Whether each caller comes with a credential of their own: what is said to one is kept for that one, and is old at
+    /// once.
+    personal: bool,
     /// The last result of `initialize`, whoever asked: a legacy server does not say for whom it holds.
     hello: ArcSwapOption<About>,
 }
@@ -29,8 +31,9 @@ struct Dated {
 }
 
 impl Abouts {
-    pub(super) fn new() -> Abouts {
+    pub(super) fn new(personal: bool) -> Abouts {
         Abouts {
+            personal,
             modern: Cache::builder().max_capacity(REMEMBERED).time_to_idle(Duration::from_secs(3600)).build(),
             all: "".into(),
             hello: ArcSwapOption::empty(),
@@ -38,14 +41,22 @@ impl Abouts {
     }
 
     pub(super) fn keep(&self, caller: &Arc<str>, about: About) -> Arc<About> {
+        let about = self.narrowed(about);
         let key = if about.private { caller } else { &self.all };
         let about = Arc::new(about);
         self.modern.insert(key.clone(), Arc::new(Dated { about: about.clone(), at: Instant::now() }));
         about
     }
 
+    fn narrowed(&self, about: About) -> About {
+        match self.personal {
+            true => About { private: true, ttl_ms: 0, ..about },
+            false => about,
+        }
+    }
+
     pub(super) fn keep_hello(&self, about: About) -> Arc<About> {
-        let about = Arc::new(about);
+        let about = Arc::new(self.narrowed(about));
         self.hello.store(Some(about.clone()));
         about
     }
@@ -117,7 +128,7 @@ impl Inner {
             let why = "it is not reached over HTTP".into();
             return Err(Reason::Unreachable { upstream: self.id().clone(), why }.into());
         };
-        let party = Party::ourselves();
+        let party = self.ourselves();
         let (kept, about) = self.initialize(http, &party).await?;
         let route = Route { session: kept.session(), ..party.route(kept.version()) };
         if let Err(error) = http.close(route).await {

@@ -9,7 +9,7 @@ use super::{Arc, Inner, Method, Note, Outcome, Reply};
 use crate::mcp::{Cancel, Event, InputRequired, Reason};
 use crate::upstream::transport::{Answer, Incoming, TransportError};
 use crate::wire::results::ResultView;
-use crate::wire::{Era, Id, Message, Notification, Response};
+use crate::wire::{Era, Id, Message, Notification, Raw, Response};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -73,7 +73,22 @@ fn outcome(link: &Inner, method: &Method, response: Response) -> Outcome {
             return Outcome::InputRequired(InputRequired { upstream, state: view.request_state, result });
         }
     }
-    Outcome::Result(result)
+    match link.is_personal() && method.is_cacheable() {
+        true => Outcome::Result(narrowed(result)),
+        false => Outcome::Result(result),
+    }
+}
+
+/// What came by a caller's own credential is that caller's alone, and old at once, whatever it says of itself.
+fn narrowed(mut result: Raw) -> Raw {
+    let view = ResultView::of(&result);
+    if let Some(ttl) = view.ttl {
+        result.edit(ttl, "0");
+    }
+    if let Some(scope) = view.scope {
+        result.edit(scope, "\"private\"");
+    }
+    result
 }
 
 /// The least severity whose messages a modern caller wants of a legacy session, which knows but one for all its calls:

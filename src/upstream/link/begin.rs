@@ -8,6 +8,7 @@ use super::{Age, Arc, Caller, Fault, Inner, Kind, Method, Outcome, answer, healt
 use crate::mcp::{Call, Reason, Resume, Trail};
 use crate::telemetry::metrics;
 use crate::telemetry::traces::Sent;
+use crate::upstream::credentials::Lack;
 use crate::upstream::transport::{Answer, Answered, Route, TransportError};
 use crate::wire::params::Params;
 use crate::wire::{Era, Id, Message, Raw, code, headers, param_headers};
@@ -279,7 +280,10 @@ impl Inner {
                 TransportError::Timeout | TransportError::Broken => safe,
                 _ => false,
             };
-            if ill {
+            if let TransportError::Credential(Lack::Connect { .. } | Lack::Insufficient) = error {
+                // The caller's to mend, and said to the caller.
+                tracing::debug!(upstream = %self.id(), %error, "a caller's account is not connected");
+            } else if ill {
                 self.is_ill(error);
                 // The beginning of an outage was just said; what fails during it is no news.
                 tracing::debug!(upstream = %self.id(), %error, "a request to an upstream failed");

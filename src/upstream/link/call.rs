@@ -2,7 +2,7 @@
 
 use super::begin::Job;
 use super::health::Place;
-use super::{Arc, Call, Inner, Method, Reply, answer, seen};
+use super::{Arc, Call, Inner, Method, Reply, answer, connect, seen};
 use crate::mcp::Reason;
 use crate::telemetry::Watch;
 use crate::telemetry::traces::Onward;
@@ -15,6 +15,9 @@ impl Inner {
             Method::Listen => self.listen(call),
             Method::Ping | Method::SetLevel | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe => {
                 Box::pin(self.keep_and_pass(call)).await
+            }
+            Method::ToolsCall if self.is_personal() && connect::is_asked_for(&call) => {
+                Box::pin(self.connect(call)).await
             }
             _ => self.pass(call).await,
         }

@@ -4,6 +4,7 @@ use super::declared::Declared;
 use super::kept::Kept;
 use super::trouble::Trouble;
 use super::{About, Arc, Caller, Inner, Method, hello, ids};
+use crate::upstream::credentials::Bearer;
 use crate::upstream::introduction::Introduction;
 use crate::upstream::transport::{Answer, Answered, Outgoing, Route, Transport, TransportError};
 use crate::wire::{Message, Raw, Version, envelope, json, meta};
@@ -17,19 +18,27 @@ pub(super) struct Party {
     pub(super) declared: Declared,
     pub(super) who: Arc<str>,
     pub(super) headers: Vec<(http::HeaderName, http::HeaderValue)>,
+    pub(super) bearer: Option<Bearer>,
 }
 
 impl Inner {
     /// The party for a caller: the caller itself, or the link where one session serves all.
     pub(super) fn party(&self, caller: &Caller) -> Party {
         if self.config.stateless {
-            return Party::ourselves();
+            return self.ourselves();
         }
         Party {
             declared: Declared::of(caller),
             who: caller.session.key().clone(),
             headers: self.forwarded(caller),
+            bearer: self.bearer(caller),
         }
+    }
+
+    /// The party that the gateway is itself, with its own credential where it has one.
+    pub(super) fn ourselves(&self) -> Party {
+        let bearer = self.reach.credentials.as_ref().and_then(|credentials| credentials.of(None));
+        Party { bearer, ..Party::ourselves() }
     }
 
     /// The result of `server/discover`, not yet checked.
@@ -74,12 +83,12 @@ impl Inner {
 
 impl Party {
     pub(super) fn ourselves() -> Party {
-        Party { declared: Declared::ourselves(), who: "".into(), headers: Vec::new() }
+        Party { declared: Declared::ourselves(), who: "".into(), headers: Vec::new(), bearer: None }
     }
 
     /// As another pod would have to introduce it.
     pub(super) fn introduction(&self, kept: &Kept) -> Introduction {
-        let Party { declared, who, headers } = self;
+        let Party { declared, who, headers, bearer: _ } = self;
         Introduction {
             info: declared.info.clone(),
             capabilities: declared.capabilities.clone(),
@@ -97,11 +106,13 @@ impl Party {
             capabilities: capabilities.clone(),
             in_session: in_session.clone(),
         };
-        Party { declared, who: who.clone(), headers: headers.clone() }
+        // A channel bears what the pod bears that opens it.
+        Party { declared, who: who.clone(), headers: headers.clone(), bearer: None }
     }
 
     pub(super) fn route(&self, version: Option<Version>) -> Route {
-        Route { version, session: None, who: self.who.clone(), headers: self.headers.clone() }
+        let (who, headers, bearer) = (self.who.clone(), self.headers.clone(), self.bearer.clone());
+        Route { version, session: None, who, headers, bearer }
     }
 }
 

@@ -4,6 +4,7 @@ use super::channels::Channel;
 use super::kept::Opened;
 use super::trouble::Trouble;
 use super::{Arc, Caller, Inner, Version};
+use crate::upstream::credentials::Bearer;
 use crate::upstream::transport::{Route, Transport, UpstreamSessionId};
 use crate::wire::Era;
 use http::{HeaderName, HeaderValue, header};
@@ -83,7 +84,18 @@ impl Inner {
             session: hop.session.clone(),
             who: caller.session.key().clone(),
             headers,
+            bearer: self.bearer(caller),
         }
+    }
+
+    /// The credential that a caller's requests bear.
+    pub(super) fn bearer(&self, caller: &Caller) -> Option<Bearer> {
+        self.reach.credentials.as_ref()?.of(Some(&caller.access))
+    }
+
+    /// Whether each caller comes with a credential of their own.
+    pub(super) fn is_personal(&self) -> bool {
+        self.reach.credentials.as_ref().is_some_and(|credentials| credentials.personal())
     }
 
     pub(super) fn forwarded(&self, caller: &Caller) -> Vec<(HeaderName, HeaderValue)> {

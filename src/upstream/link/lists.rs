@@ -133,6 +133,11 @@ impl Lists {
         Kind::ALL.into_iter().for_each(|kind| self.stale(kind));
     }
 
+    /// Keeps what calls are to find, and nobody is to be answered with.
+    pub(super) fn keep_stale(&self, key: &Key, listing: &Arc<Listing>) {
+        self.keep(key, listing, false, self.epoch(key.kind), Instant::now());
+    }
+
     fn keep(&self, key: &Key, listing: &Arc<Listing>, said_private: bool, epoch: u64, at: Instant) {
         let dated = Arc::new(Dated { listing: listing.clone(), at, epoch });
         if listing.private {

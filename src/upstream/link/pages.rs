@@ -68,6 +68,10 @@ impl Inner {
         let mut listing = Listing::new(kind, items);
         (listing.whole, listing.ttl_ms, listing.private) = (whole, ttl_ms, private);
         listing.left_out = left_out;
+        if self.is_personal() {
+            // What a page says of itself may be wider.
+            (listing.whole, listing.ttl_ms, listing.private) = (None, 0, true);
+        }
         Ok(Fetched { listing, said_private })
     }
 

@@ -1,6 +1,7 @@
 //! How an upstream can be reached, and what a link is told about it.
 
 use crate::mcp::UpstreamId;
+use crate::upstream::credentials::Credentials;
 use crate::upstream::transport::{Dial, Transport};
 use crate::wire::Era;
 use std::sync::Arc;
@@ -14,6 +15,8 @@ pub struct Reach {
     pub channels: Option<Arc<dyn Dial>>,
     /// The only era that the channels can speak, where their transport decides it: HTTP+SSE is legacy.
     pub channels_era: Option<Era>,
+    /// What is borne to it besides the configuration's own headers. Personal ones are borne over `http` alone.
+    pub credentials: Option<Arc<dyn Credentials>>,
 }
 
 /// What a link is to do with its upstream.

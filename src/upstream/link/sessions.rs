@@ -282,7 +282,7 @@ impl Inner {
         if opened.session.is_none() {
             return;
         }
-        let party = Party { who: who.clone(), ..Party::ourselves() };
+        let party = Party { who: who.clone(), ..self.ourselves() };
         let route = Route { session: opened.session, ..party.route(opened.version) };
         if let Err(error) = http.close(route).await {
             tracing::debug!(upstream = %self.id(), %error, "an upstream session was not ended");

@@ -1,6 +1,7 @@
 //! Why nothing came of a request upstream, and what the caller is told of it.
 
 use crate::mcp::{Fault, Reason, UpstreamId};
+use crate::upstream::credentials::Lack;
 use crate::upstream::transport::TransportError;
 use crate::wire::{Raw, code, json};
 use std::borrow::Cow;
@@ -114,7 +115,13 @@ fn fault(upstream: &UpstreamId, error: TransportError, safe: bool) -> Fault {
             Reason::Garbage { upstream, why: format!("status {status}").into() }.into()
         }
         TransportError::SessionGone => unreachable("it does not keep the session it gave".into()),
-        TransportError::StoreAway => Reason::StoreAway.into(),
+        TransportError::StoreAway | TransportError::Credential(Lack::StoreAway) => Reason::StoreAway.into(),
+        TransportError::Credential(Lack::Connect { url }) => {
+            Reason::Connect { upstream, url, by_url: false }.into()
+        }
+        TransportError::Credential(Lack::Insufficient) => Reason::Insufficient { upstream }.into(),
+        TransportError::Credential(Lack::Bad) => Reason::Credential { upstream }.into(),
+        TransportError::Credential(Lack::Unreachable(why)) => unreachable(why),
         TransportError::Timeout => Reason::Timeout { upstream }.into(),
         TransportError::Garbage(why) => Reason::Garbage { upstream, why }.into(),
         TransportError::TooLarge(limit) => Reason::TooLarge { upstream, limit }.into(),

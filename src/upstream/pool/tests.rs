@@ -86,7 +86,7 @@ async fn a_channel_that_is_idle_makes_room() {
     let (pool, _) = pool(PoolLimits { idle: Duration::ZERO, most: 2, shared: false }, false);
     // Held by a standing stream, so neither idle nor swept.
     let held = pool.dial("a").await.unwrap();
-    let route = Route { version: None, session: None, who: "a".into(), headers: Vec::new() };
+    let route = Route { version: None, session: None, who: "a".into(), headers: Vec::new(), bearer: None };
     let _stream = held.standing(route, None).await.unwrap();
     let spare = pool.dial("b").await.unwrap();
     pool.dial("c").await.unwrap();

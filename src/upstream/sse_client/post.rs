@@ -1,8 +1,9 @@
 //! Messages to an HTTP+SSE upstream: a POST each, begun in the order in which they were said.
 
-use super::carrying;
+use super::{carrying, send};
 use crate::upstream::channel::{Channel, Out, Outbound};
 use crate::upstream::client::HttpClient;
+use crate::upstream::credentials::Bearer;
 use crate::upstream::transport::TransportError;
 use http::{HeaderName, HeaderValue, StatusCode, Uri};
 use http_body_util::{BodyExt, Limited};
@@ -26,6 +27,7 @@ pub(super) struct Post {
     pub(super) client: HttpClient,
     pub(super) place: Uri,
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(super) bearer: Option<Bearer>,
 }
 
 /// Sends all there is to send, until the channel ends.
@@ -71,7 +73,7 @@ impl Post {
         // The configuration's headers win over a caller's.
         let headers = out.headers.iter().chain(&self.headers).cloned();
         let request = carrying(&self.place, out.message.clone(), headers);
-        let response = self.client.request(request).await?;
+        let response = send(&self.client, self.bearer.as_ref(), request).await?;
         // Nobody waits any more where the answer was late.
         let _ = arrived.send(());
         let status = response.status();

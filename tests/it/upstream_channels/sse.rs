@@ -11,6 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 fn pool(url: &str) -> Pool {
     let spec = SseSpec {
+        bearer: None,
         name: UpstreamId::new("test").unwrap(),
         url: url.parse().unwrap(),
         headers: vec![(http::header::AUTHORIZATION, http::HeaderValue::from_static("Bearer ours"))],

@@ -28,7 +28,7 @@ fn children(script: &str) -> (Link, Arc<Pool>) {
         grace: Grace { input_end: Duration::from_secs(2), term: Duration::from_millis(300) },
     };
     let pool = Arc::new(Pool::new(Arc::new(spec), POOL));
-    let reach = Reach { http: None, channels: Some(pool.clone()), channels_era: None };
+    let reach = Reach { http: None, channels: Some(pool.clone()), channels_era: None, credentials: None };
     (Link::new(config(), reach), pool)
 }
 
@@ -141,6 +141,7 @@ async fn an_address_that_refuses_streamable_http_is_spoken_to_over_http_and_sse(
     let client = HttpClient::new(Connector::straight(Duration::from_secs(5)));
     let url: http::Uri = fixture.url.parse().unwrap();
     let spec = SseSpec {
+        bearer: None,
         name: upstream_id(),
         url: url.clone(),
         headers: Vec::new(),
@@ -153,6 +154,7 @@ async fn an_address_that_refuses_streamable_http_is_spoken_to_over_http_and_sse(
         http: Some(Arc::new(Http::new(client, http))),
         channels: Some(Arc::new(Pool::new(Arc::new(spec), POOL))),
         channels_era: Some(Era::Legacy),
+        credentials: None,
     };
     let link = Link::new(config(), reach);
     for caller in [modern("m"), legacy("l")] {

@@ -226,8 +226,13 @@ async fn an_answer_that_comes_on_another_stream_of_the_session_is_taken_for_what
     });
     let config = HttpConfig { url: url.parse().unwrap(), headers: Vec::new(), cookies: false, limit: LIMIT };
     let http = Http::new(HttpClient::new(Connector::straight(Duration::from_secs(5))), config);
-    let route =
-        Route { version: Some(Version::NEWEST_LEGACY), session: None, who: "w".into(), headers: Vec::new() };
+    let route = Route {
+        version: Some(Version::NEWEST_LEGACY),
+        session: None,
+        who: "w".into(),
+        headers: Vec::new(),
+        bearer: None,
+    };
     let request = Outgoing {
         id: Id::of_str("asked-1"),
         method: Method::ToolsCall,

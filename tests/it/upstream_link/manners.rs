@@ -119,6 +119,7 @@ async fn only_listed_headers_of_the_client_go_upstream_and_never_its_credentials
             ))),
             channels: None,
             channels_era: None,
+            credentials: None,
         },
     );
     let mut caller = Arc::try_unwrap(modern("m")).ok().unwrap();
@@ -152,7 +153,10 @@ async fn cookies_come_back_where_the_configuration_asks_for_them() {
         let http =
             HttpConfig { url: server.url.parse().unwrap(), headers: Vec::new(), cookies, limit: LIMIT };
         let http = Arc::new(Http::new(HttpClient::new(Connector::straight(Duration::from_secs(5))), http));
-        let link = Link::new(config(), Reach { http: Some(http), channels: None, channels_era: None });
+        let link = Link::new(
+            config(),
+            Reach { http: Some(http), channels: None, channels_era: None, credentials: None },
+        );
         result(&link, tool(&modern("m"), "t", json!({}))).await;
         let seen = server.seen.lock().unwrap();
         let cookie = seen.last().unwrap().0.get("cookie");
