@@ -1,4 +1,8 @@
-//! The admin port: probes, metrics and the drain, never on the public listener.
+//! The admin port: probes, metrics, the drain, and pages for the operator, never on the public listener.
+
+mod inside;
+
+pub use inside::{Inside, Page};
 
 use crate::lifecycle::{Lifecycle, Plan, Stage};
 use crate::telemetry::metrics;

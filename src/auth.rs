@@ -15,7 +15,7 @@ pub mod revoked;
 pub mod server;
 
 pub use keys::{KeySet, Keys};
-pub use revoked::{Revocable, Revoked};
+pub use revoked::{Revocable, RevokeError, Revoked};
 
 use crate::mcp::{Access, Principal, Scopes};
 use crate::telemetry::metrics;

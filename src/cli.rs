@@ -25,6 +25,7 @@ pub mod settings;
 mod show;
 pub mod stdio;
 mod target;
+mod token;
 
 /// The command did what it was asked.
 pub const SUCCESS: u8 = 0;
@@ -86,6 +87,9 @@ enum Command {
     /// Tell whether the gateway of this machine takes clients
     #[command(after_help = health::EXIT_CODES)]
     Health(health::Args),
+    /// Make, hash or revoke keys of machines
+    #[command(after_help = token::EXIT_CODES)]
+    Token(token::Args),
     /// Check, show or describe a configuration
     #[command(after_help = EXIT_CODES)]
     Config(config::Args),
@@ -131,6 +135,7 @@ pub fn main() -> ExitCode {
             Command::Listen(args) => listen::run(*args).await,
             Command::Drain(args) => drain::run(args).await,
             Command::Health(args) => health::run(args).await,
+            Command::Token(args) => token::run(args).await,
             Command::Config(args) => config::run(args).await,
             Command::Catalog(args) => catalog::run(args).await,
         }

@@ -36,6 +36,7 @@ mod watch;
 pub use auth::{Algorithm, ApiKey, Auth, Issuer};
 pub use credentials::{ClientAuth, Credential, CredentialKind};
 pub use egress::Egress;
+pub use format::is_key_id;
 pub use load::{Flag, Loaded, Sources, Values, load};
 pub use ordered::Ordered;
 pub use outbound::{Outbound, Tls};

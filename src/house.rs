@@ -5,6 +5,7 @@ mod links;
 mod login;
 mod outbound;
 mod reload;
+mod revoke;
 mod rules;
 mod upstreams;
 pub mod watching;
@@ -26,8 +27,12 @@ use crate::session::{self, Sessions};
 use crate::store::{Memory, PodId, Redis, Store, redis};
 use crate::vault::{self, Vault};
 use crate::{admin, auth};
+use admin::Inside;
 use arc_swap::ArcSwap;
-use http::HeaderValue;
+use axum::body::Body;
+use http::{HeaderValue, Request};
+use revoke::Revoke;
+use secrecy::SecretString;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,6 +71,7 @@ pub struct House {
     pub lifecycle: Lifecycle,
     links: Arc<Links>,
     login: Arc<Login>,
+    inside: Arc<Inside>,
     plan: Plan,
     public: TcpListener,
     admin: TcpListener,
@@ -94,7 +100,8 @@ impl House {
         let internal = internal.map(|(listener, _)| listener);
         let (gates, links) = (Arc::new(ArcSwap::from_pointee(gate)), Arc::new(links));
         let login = Arc::new(login);
-        Ok(House { gates, lifecycle, links, login, plan: plan(config), public, admin, internal })
+        let inside = Arc::new(Inside::new(admin_token(config)?, vec![Arc::new(Revoke::new(&login))]));
+        Ok(House { gates, lifecycle, links, login, inside, plan: plan(config), public, admin, internal })
     }
 
     /// Where clients reach it.
@@ -108,16 +115,21 @@ impl House {
 
     /// Serves until the lifecycle ends it.
     pub async fn serve(self) {
-        let House { gates, lifecycle, links, login, plan, public, admin, internal } = self;
+        let House { gates, lifecycle, links, login, inside, plan, public, admin, internal } = self;
         let gate = gates.load_full();
         let lookout = gate.lookout.clone();
         let bounds =
             Bounds { head: gate.rules.header_bytes, head_time: gate.rules.header_read, connections: PROBERS };
         let probes = lifecycle.clone();
         let admin = async {
-            let answer = move |request, peer| {
-                let lifecycle = probes.clone();
-                async move { admin::answer(&lifecycle, plan, peer, &request) }
+            let answer = move |request: Request<Body>, peer| {
+                let (lifecycle, inside) = (probes.clone(), inside.clone());
+                async move {
+                    match request.uri().path().starts_with("/admin/") {
+                        true => inside.answer(peer, request).await,
+                        false => admin::answer(&lifecycle, plan, peer, &request),
+                    }
+                }
             };
             // Probes are answered to the very end.
             listener::serve(admin, bounds, answer, Ends::at(&lifecycle.over)).await;
@@ -260,6 +272,12 @@ fn gate_among(
         lifecycle: lifecycle.clone(),
     };
     Ok((gate, links))
+}
+
+/// What opens the operator's pages from other machines.
+fn admin_token(config: &Config) -> Result<Option<SecretString>, StartError> {
+    let setting = |why: String| StartError::Setting { key: "admin_token".to_owned(), why };
+    config.admin_token.as_ref().map(|token| token.reveal().map_err(|e| setting(e.to_string()))).transpose()
 }
 
 fn keyring(config: &Config) -> Result<Keyring, StartError> {

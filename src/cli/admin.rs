@@ -1,7 +1,7 @@
 //! The admin port as a command of the same machine asks it. Knows no page of it.
 
 use bytes::Bytes;
-use http::header::HOST;
+use http::header::{AUTHORIZATION, HOST};
 use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
@@ -47,6 +47,17 @@ impl Address {
 
 /// One request for a page, on a connection of its own; gives the text of a 2xx.
 pub(super) async fn ask(admin: &str, verb: Method, page: &str) -> Result<String, Failed> {
+    send(admin, verb, page, None, String::new()).await
+}
+
+/// As [`ask`], with a body and, where there is one, the admin token.
+pub(super) async fn send(
+    admin: &str,
+    verb: Method,
+    page: &str,
+    token: Option<&str>,
+    body: String,
+) -> Result<String, Failed> {
     let exchange = async {
         let io = |error: std::io::Error| Failed::NotReached(error.to_string());
         let broken = |error: hyper::Error| Failed::NotReached(error.to_string());
@@ -54,7 +65,12 @@ pub(super) async fn ask(admin: &str, verb: Method, page: &str) -> Result<String,
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(socket)).await.map_err(broken)?;
         let request = Request::builder().method(verb).uri(page).header(HOST, admin);
-        let request = request.body(Full::new(Bytes::new())).expect("the address was parsed as one");
+        let request = match token {
+            Some(token) => request.header(AUTHORIZATION, format!("Bearer {token}")),
+            None => request,
+        };
+        let request = request.body(Full::new(Bytes::from(body)));
+        let request = request.map_err(|_| Failed::NotReached("the admin token is no header".to_owned()))?;
         let answer = async {
             let answer = sender.send_request(request).await.map_err(broken)?;
             let status = answer.status();

@@ -167,6 +167,11 @@ fn is_pointer(text: &str) -> bool {
     text.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']))
 }
 
+/// Whether it can be the id of a key of a machine.
+pub fn is_key_id(text: &str) -> bool {
+    is_id(text, 40)
+}
+
 fn is_id(text: &str, most: usize) -> bool {
     (1..=most).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')

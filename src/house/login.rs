@@ -10,7 +10,6 @@ use crate::auth::pages::{Pages, Site};
 use crate::auth::{Auth, Epoch, Revoked, Settings};
 use crate::config::{self, Config, DEFAULT_PROFILE};
 use crate::egress::Egress;
-use crate::mcp::Scopes;
 use crate::store::Store;
 use crate::vault::Vault;
 use jsonwebtoken::Algorithm;

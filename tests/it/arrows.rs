@@ -68,6 +68,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
+            "auth",
             "config",
             "edge",
             "execute",

@@ -2,6 +2,7 @@
 
 mod arrows;
 mod attack;
+mod auth;
 mod certificates;
 mod client_commands;
 mod credentials;

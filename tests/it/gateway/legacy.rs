@@ -12,6 +12,8 @@ pub struct Legacy {
     pub version: Option<String>,
     /// What it sends as `Mcp-Session-Id`; `None`: nothing.
     pub session: Option<String>,
+    /// What it sends as `Authorization`; `None`: nothing.
+    pub authorization: Option<String>,
     /// The result of `initialize`.
     pub welcome: Value,
     next: AtomicU64,
@@ -22,12 +24,24 @@ impl Legacy {
     pub fn without_session(address: SocketAddr, path: &str, version: Option<&str>) -> Legacy {
         let version = version.map(str::to_owned);
         let (path, next) = (path.to_owned(), AtomicU64::new(1));
-        Legacy { address, path, version, session: None, welcome: Value::Null, next }
+        Legacy { address, path, version, session: None, authorization: None, welcome: Value::Null, next }
     }
 
     /// Begins a session: `initialize` and `notifications/initialized`.
     pub async fn begin(address: SocketAddr, path: &str, version: &str, capabilities: Value) -> Legacy {
+        Legacy::begin_as(address, path, version, capabilities, None).await
+    }
+
+    /// As [`Legacy::begin`], with this `Authorization`.
+    pub async fn begin_as(
+        address: SocketAddr,
+        path: &str,
+        version: &str,
+        capabilities: Value,
+        authorization: Option<String>,
+    ) -> Legacy {
         let mut client = Legacy::without_session(address, path, None);
+        client.authorization = authorization;
         let hello = json!({
             "protocolVersion": version, "capabilities": capabilities,
             "clientInfo": { "name": "it", "version": "1" },
@@ -56,6 +70,7 @@ impl Legacy {
         let mut all = vec![("content-type", "application/json"), ("accept", accept)];
         all.extend(self.version.iter().map(|version| ("mcp-protocol-version", &**version)));
         all.extend(self.session.iter().map(|session| ("mcp-session-id", &**session)));
+        all.extend(self.authorization.iter().map(|shown| ("authorization", &**shown)));
         all.retain(|(name, _)| !more.iter().any(|(other, _)| other == name));
         all.extend(more);
         exchange::request(self.address, verb, &self.path, &all, body).await
