@@ -59,7 +59,11 @@ impl Login {
             profiles: config
                 .served_profiles()
                 .into_iter()
-                .map(|(name, ..)| (if name == DEFAULT_PROFILE { "" } else { name }.into(), Scopes::default()))
+                .map(|(name, profile, _)| {
+                    let name = if name == DEFAULT_PROFILE { "" } else { name };
+                    let required = profile.scopes.required.iter().map(|scope| Arc::from(&**scope));
+                    (name.into(), required.collect())
+                })
                 .collect(),
             scopes: auth.scopes_supported.iter().map(|scope| Arc::from(&**scope)).collect(),
             name: auth.resource_name.clone(),

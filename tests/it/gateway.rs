@@ -104,8 +104,14 @@ impl Gateway {
             panic!("the gateway does not serve: {first}{said}")
         };
         let (_, rest) = url.split_once("://").expect("a URL");
-        let address = rest.split('/').next().unwrap_or_default().parse().expect("an address and a port");
-        Gateway { serving: Serving::One(process), url, address, folder }
+        let said = rest.split('/').next().unwrap_or_default().parse();
+        let address = said.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let mut gateway = Gateway { serving: Serving::One(process), url, address, folder };
+        if gateway.address.port() == 0 {
+            // It says where clients believe it to be: a public URL.
+            gateway.address = gateway.said("listen");
+        }
+        gateway
     }
 
     /// What it has logged so far.
@@ -189,9 +195,14 @@ impl Gateway {
 
     /// Where its probes, metrics and drain are.
     pub fn admin(&self) -> SocketAddr {
+        self.said("admin")
+    }
+
+    /// An address that it logs when it begins to serve.
+    fn said(&self, name: &str) -> SocketAddr {
         let line = self.logged("probes and metrics are at");
         let line: Value = serde_json::from_str(&line).expect("the log is JSON where it is no terminal");
-        let address = line["admin"].as_str();
+        let address = line[name].as_str();
         address.expect("it says the address").parse().expect("an address")
     }
 
