@@ -23,6 +23,7 @@ mod outbound;
 mod policy;
 mod problem;
 mod programs;
+mod rates;
 mod reference;
 mod secret;
 mod show;
@@ -44,6 +45,7 @@ pub use policy::{
     Annotations, Condition, OnFailure, Only, Override, Pin, Policy, ProfileScopes, Rule, Verdict, Webhook,
 };
 pub use problem::{ConfigError, KeyPath, Origin, Place, Problem, did_you_mean, nearest};
+pub use rates::{Allowance, Classes, Concurrency, ProxyHeader, Quotas, Rates, WhenStoreAway};
 pub use reference::{reference, schema};
 pub use secret::{Secret, SecretError};
 pub use show::{ShowError, to_json, to_yaml};
@@ -94,6 +96,11 @@ pub struct Config {
     /// any.
     #[schemars(schema_with = "origins_schema")]
     pub allowed_origins: Vec<String>,
+    /// Networks of proxies before the gateway, such as `10.0.0.0/8` or `10.1.2.3/32`: what they say of the client's address is believed.
+    #[schemars(schema_with = "egress::networks_schema")]
+    pub trusted_proxies: Vec<String>,
+    /// The header in which they say it, which they must write anew or extend: `x-forwarded-for` or `forwarded`. The other is not read.
+    pub trusted_proxies_header: ProxyHeader,
     /// Allows `listen` off loopback although nobody has to log in.
     pub insecure_no_auth: bool,
     /// What opens the routes `/admin/…` of the admin port from other machines (`Authorization: Bearer …`); a secret. Without it they
@@ -105,6 +112,12 @@ pub struct Config {
     pub auth: Auth,
     /// Limits of size and number.
     pub limits: Limits,
+    /// How many requests may be made in a time; without any limit here nothing is counted, but for `unauthenticated`.
+    pub rates: Rates,
+    /// How many calls may be made in a day.
+    pub quotas: Quotas,
+    /// How many calls of one caller may be in flight.
+    pub concurrency: Concurrency,
     /// How long the gateway waits.
     pub timeouts: Timeouts,
     /// Answers that are streams.
@@ -380,6 +393,8 @@ pub struct Profile {
     /// What of it exists for some alone.
     #[schemars(schema_with = "policy::only_schema")]
     pub only: Vec<Only>,
+    /// Limits of requests to this profile, over all pods, each in place of the one of `rates.profile`.
+    pub rates: Classes,
 }
 
 impl Default for Config {
@@ -393,10 +408,15 @@ impl Default for Config {
             public_path: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            trusted_proxies: Vec::new(),
+            trusted_proxies_header: ProxyHeader::default(),
             insecure_no_auth: false,
             admin_token: None,
             auth: Auth::default(),
             limits: Limits::default(),
+            rates: Rates::default(),
+            quotas: Quotas::default(),
+            concurrency: Concurrency::default(),
             timeouts: Timeouts::default(),
             streams: Streams::default(),
             store: Store::default(),

@@ -18,6 +18,7 @@ pub mod http;
 pub mod http_sse;
 mod hush;
 pub mod legacy;
+mod limited;
 pub mod listener;
 pub mod modern;
 pub mod modern_headers;

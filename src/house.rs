@@ -1,6 +1,7 @@
 //! Puts the rooms together: from the configuration to a gateway that serves, and to its end.
 
 mod internal;
+mod limits;
 mod links;
 mod login;
 mod outbound;
@@ -255,6 +256,8 @@ fn gate_among(
     let vault = Vault::new(vault::Settings { store: store.clone(), keyring: keyring.clone(), egress, base });
     let (routes, links) = (Arc::new(ArcSwap::default()), Links::new(demo, relay, vault));
     links.serve(config, &routes)?;
+    let limits = limits::of(config, &store, sessions.tasks());
+    let strangers = Arc::new(limits::strangers(config)?);
     let gate = Gate {
         routes,
         callers: Callers::default(),
@@ -267,6 +270,8 @@ fn gate_among(
         replica,
         auth: Arc::new(auth::Auth::open()),
         site: Arc::default(),
+        limits,
+        strangers,
         own: auth::anonymous(),
         lookout: watching::lookout(config)?,
         lifecycle: lifecycle.clone(),

@@ -11,6 +11,7 @@ pub mod execute;
 pub mod federation;
 pub mod house;
 pub mod lifecycle;
+pub mod limits;
 pub mod lines;
 pub mod mcp;
 pub mod policy;

@@ -13,6 +13,6 @@ pub struct Egress {
     pub inside: Vec<String>,
 }
 
-fn networks_schema(_: &mut SchemaGenerator) -> Schema {
+pub(super) fn networks_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "array", "items": { "type": "string", "x-format": "network" } })
 }

@@ -69,6 +69,7 @@ fn ours(version: Version, method: &Method, reason: Reason) -> Rendered {
         Reason::MissingCapability(_) if modern => (StatusCode::BAD_REQUEST, code::MISSING_CAPABILITY),
         Reason::MissingScope(_) => (StatusCode::FORBIDDEN, code::refused(403)),
         Reason::Connect { by_url: true, .. } if !modern => (StatusCode::OK, code::URL_ELICITATION),
+        Reason::Crowded => (StatusCode::TOO_MANY_REQUESTS, code::refused(429)),
         Reason::StoreAway | Reason::Full => (StatusCode::SERVICE_UNAVAILABLE, code::INTERNAL),
         _ if *method == Method::ToolsCall => return Rendered::ok(tool_error(&reason)),
         _ => (StatusCode::OK, code::INTERNAL),

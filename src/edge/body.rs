@@ -111,7 +111,7 @@ impl Drop for Open {
 /// An answer that bears this pod's name.
 pub fn signed(gate: &Gate, mut response: Response<Body>) -> Response<Body> {
     response.headers_mut().insert(&REPLICA, gate.replica.clone());
-    if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+    if matches!(response.status(), StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
         response.headers_mut().insert(header::RETRY_AFTER, SOON);
     }
     if gate.lifecycle.leaving.is_cancelled() {

@@ -4,6 +4,7 @@ use super::connect;
 use super::gate::{Gate, Mount, server_info};
 use super::pages;
 use super::state::{self, Asker};
+use crate::limits::Seat;
 use crate::mcp::{
     About, Age, Backend, Call, Caller, Event, Fault, InputRequired, Kind, Note, Outcome, Reason, Reply, Track,
 };
@@ -33,10 +34,17 @@ pub async fn begin(gate: Arc<Gate>, mount: Arc<Mount>, call: Call) -> (Option<Ev
 /// Runs a call. A place among the calls in flight is held until the outcome.
 pub async fn placed(gate: &Arc<Gate>, mount: &Mount, call: Call) -> Reply {
     let standing = call.method == Method::Listen;
+    let seat = match &gate.limits {
+        None => None,
+        Some(limits) => match limits.seat(call.caller.principal(), &mount.name) {
+            Ok(seat) => seat,
+            Err(_) => return Reply::fault(Reason::Crowded),
+        },
+    };
     let Ok(place) = gate.places.clone().try_acquire_owned() else {
         return Reply::fault(Reason::Full);
     };
-    hold(place, standing, run(gate, mount, call).await)
+    hold((place, seat), standing, run(gate, mount, call).await)
 }
 
 /// Goes on with a call that another pod began, as far as `track` says how. It was admitted there, so it waits for a place.
@@ -46,11 +54,11 @@ pub async fn rest(gate: &Arc<Gate>, mount: &Mount, call: Call, track: Option<Tra
         Some(track) => mount.backend.take_over(call, track).await,
         None => Reply::fault(Reason::Lost { safe: call.method.is_safe() }),
     };
-    hold(place, false, reply)
+    hold((place, None), false, reply)
 }
 
 /// The reply with a place among the calls in flight.
-fn hold(place: OwnedSemaphorePermit, standing: bool, reply: Reply) -> Reply {
+fn hold(place: (OwnedSemaphorePermit, Option<Seat>), standing: bool, reply: Reply) -> Reply {
     match reply {
         Reply::One(outcome) => Reply::One(outcome),
         Reply::Stream(events) => {

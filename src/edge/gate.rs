@@ -4,6 +4,7 @@ use super::callers::Callers;
 use crate::auth::Auth;
 use crate::auth::pages::Site;
 use crate::lifecycle::Lifecycle;
+use crate::limits::{Limits, Strangers};
 use crate::mcp::{Access, Backend};
 use crate::policy::Door;
 use crate::sealing::Keyring;
@@ -80,6 +81,10 @@ pub struct Gate {
     pub auth: Arc<Auth>,
     /// What is asked for beside MCP: logins, registrations, the user's own pages.
     pub site: Arc<Site>,
+    /// What callers may use; `None` where nothing is limited.
+    pub limits: Option<Arc<Limits>>,
+    /// How often addresses may ask without a login.
+    pub strangers: Arc<Strangers>,
     /// Whoever started the process, where it speaks to them alone.
     pub own: Arc<Access>,
     /// The modern callers seen of late.
@@ -110,6 +115,8 @@ impl Gate {
             replica: self.replica.clone(),
             auth: self.auth.clone(),
             site: self.site.clone(),
+            limits: self.limits.clone(),
+            strangers: self.strangers.clone(),
             own: self.own.clone(),
             // What headers bring may differ now.
             callers: Callers::default(),

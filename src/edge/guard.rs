@@ -57,7 +57,7 @@ fn is_loopback(authority: &str) -> bool {
 }
 
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "Mcp-Session-Id, WWW-Authenticate, MCP-Protocol-Version, Plasm-Replica, Retry-After",
+    "Mcp-Session-Id, WWW-Authenticate, MCP-Protocol-Version, Plasm-Replica, Retry-After, RateLimit, RateLimit-Policy",
 );
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
 const ALWAYS_ALLOWED: &str =

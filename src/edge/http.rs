@@ -3,7 +3,8 @@
 use super::era::{self, Taken};
 use super::gate::{Gate, Mount};
 use super::modern_headers::Misformed;
-use super::{body, guard, modern, seen};
+use super::{body, guard, limited, modern, seen};
+use crate::auth::Denied;
 use crate::mcp::Access;
 use crate::policy::Admission;
 use crate::wire::envelope::Body as Content;
@@ -14,6 +15,7 @@ use futures_util::poll;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Method as Verb, Request, Response, StatusCode, request};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -32,12 +34,12 @@ enum Place<'a> {
 }
 
 /// Answers any request on the public listener.
-pub async fn serve(gate: Arc<Gate>, request: Request<Body>) -> Response<Body> {
+pub async fn serve(gate: Arc<Gate>, request: Request<Body>, peer: SocketAddr) -> Response<Body> {
     let (parts, mut body) = request.into_parts();
     // Such a client sends its body once it is given leave, which reading would give.
     let waits = parts.headers.contains_key(header::EXPECT);
     let limit = gate.rules.request_bytes;
-    let mut response = answer(gate, parts, &mut body).await;
+    let mut response = answer(gate, parts, &mut body, peer).await;
     let refused = response.status().is_client_error() && response.status() != StatusCode::REQUEST_TIMEOUT;
     if refused && !body.is_end_stream() && (waits || !Box::pin(read_off(body, limit)).await) {
         // There may be more of the body still: the connection cannot serve another request.
@@ -46,16 +48,19 @@ pub async fn serve(gate: Arc<Gate>, request: Request<Body>) -> Response<Body> {
     response
 }
 
-async fn answer(gate: Arc<Gate>, parts: request::Parts, body: &mut Body) -> Response<Body> {
+async fn answer(gate: Arc<Gate>, parts: request::Parts, body: &mut Body, peer: SocketAddr) -> Response<Body> {
     let origin = parts.headers.get(header::ORIGIN).cloned();
     if let Err((status, why)) = guard::admit_host(&gate.rules, &parts.headers, authority(&parts)) {
         return body::refusal(&gate, status, why);
     }
     if !gate.site.is_empty() && gate.site.find(parts.uri.path()).is_some() {
+        if let Some(refusal) = limited::too_many_strangers(&gate, peer, &parts.headers) {
+            return refusal;
+        }
         return Box::pin(super::site::answer(gate, parts, body)).await;
     }
     let mut response = match guard::admit_origin(&gate.rules, &parts.headers) {
-        Ok(()) => route(gate, parts, body).await,
+        Ok(()) => route(gate, parts, body, peer).await,
         Err((status, why)) => return body::refusal(&gate, status, why),
     };
     guard::cors(origin, response.headers_mut());
@@ -67,7 +72,7 @@ fn authority(parts: &request::Parts) -> Option<&str> {
 }
 
 /// What is not sent all the time is kept out of the future that every request moves about.
-async fn route(gate: Arc<Gate>, parts: request::Parts, body: &mut Body) -> Response<Body> {
+async fn route(gate: Arc<Gate>, parts: request::Parts, body: &mut Body, peer: SocketAddr) -> Response<Body> {
     let place = place(gate.rules.public_path.as_deref(), parts.uri.path());
     if let (Place::Endpoint(profile), &Verb::POST) = (&place, &parts.method)
         && let Some(mount) = gate.mount(profile)
@@ -77,13 +82,18 @@ async fn route(gate: Arc<Gate>, parts: request::Parts, body: &mut Body) -> Respo
                 Admission::In => post(gate, mount, access, parts.headers, body).await,
                 refused => kept_out(&gate, &mount, &access, refused, &parts.headers),
             },
-            Err(denied) => body::denied(&gate, denied, profile, &parts.headers),
+            Err(denied) => denied_to(&gate, denied, profile, peer, &parts.headers),
         };
     }
-    Box::pin(route_other(gate, &parts, body)).await
+    Box::pin(route_other(gate, &parts, body, peer)).await
 }
 
-async fn route_other(gate: Arc<Gate>, parts: &request::Parts, body: &mut Body) -> Response<Body> {
+async fn route_other(
+    gate: Arc<Gate>,
+    parts: &request::Parts,
+    body: &mut Body,
+    peer: SocketAddr,
+) -> Response<Body> {
     let place = place(gate.rules.public_path.as_deref(), parts.uri.path());
     let profile = match place {
         Place::Health if parts.method == Verb::GET => return health(&gate),
@@ -103,11 +113,16 @@ async fn route_other(gate: Arc<Gate>, parts: &request::Parts, body: &mut Body) -
     };
     let access = match gate.auth.admit(&mount.name, parts.uri.path(), &parts.headers).await {
         Ok(access) => access,
-        Err(denied) => return body::denied(&gate, denied, profile, &parts.headers),
+        Err(denied) => return denied_to(&gate, denied, profile, peer, &parts.headers),
     };
     match mount.door.admit(&access) {
         Admission::In => {}
         refused => return kept_out(&gate, &mount, &access, refused, &parts.headers),
+    }
+    if parts.method == Verb::GET
+        && let Err(refusal) = limited::ask_to_listen(&gate, &mount, &access).await
+    {
+        return refusal;
     }
     let stateless = gate.rules.stateless;
     match (place, parts.method.clone()) {
@@ -154,6 +169,19 @@ fn kept_out(
     };
     seen::refused(gate, status, "the profile does not admit the caller", &mount.name, Some(access), map);
     response
+}
+
+/// The answer to one who is not let in; who comes without a valid token too often is not told even that.
+fn denied_to(
+    gate: &Gate,
+    denied: Denied,
+    profile: &str,
+    peer: SocketAddr,
+    map: &HeaderMap,
+) -> Response<Body> {
+    let stranger = denied.status == StatusCode::UNAUTHORIZED;
+    let refusal = stranger.then(|| limited::too_many_strangers(gate, peer, map)).flatten();
+    refusal.unwrap_or_else(|| body::denied(gate, denied, profile, map))
 }
 
 /// `/mcp`, `/mcp/{profile}`, the public path in their place, and the HTTP+SSE pair at the root and under each; all
@@ -210,16 +238,36 @@ async fn post(
         let why = "Accept must admit application/json and text/event-stream";
         return body::refusal(&gate, StatusCode::NOT_ACCEPTABLE, why);
     }
+    if let Some(refusal) = limited::refused_unread(&gate, &mount, &access, &map) {
+        return refusal;
+    }
     let text = match received(&gate, &map, body).await {
         Ok(text) => text,
         Err(refusal) => return refusal,
     };
-    let message = match envelope::read_body(text, gate.rules.depth) {
-        Ok(Content::One(message)) => message,
-        Ok(Content::Batch(batch)) => {
+    let content = match envelope::read_body(text, gate.rules.depth) {
+        Ok(content) => content,
+        Err(refused) => return malformed(&gate, &refused),
+    };
+    if gate.limits.is_some() {
+        return Box::pin(limited::answer(gate, mount, access, map, content)).await;
+    }
+    take(gate, mount, access, map, content).await
+}
+
+/// Answers what was read, by the era that it is of.
+pub async fn take(
+    gate: Arc<Gate>,
+    mount: Arc<Mount>,
+    access: Arc<Access>,
+    map: HeaderMap,
+    content: Content,
+) -> Response<Body> {
+    let message = match content {
+        Content::One(message) => message,
+        Content::Batch(batch) => {
             return Box::pin(super::legacy::batch(gate, mount, access, map, batch)).await;
         }
-        Err(refused) => return malformed(&gate, &refused),
     };
     let (method, params) = match &message {
         Message::Request(r) => (Some(&r.method), Some(&r.params)),

@@ -6,7 +6,7 @@ use super::legacy::exchange;
 use super::legacy::hello;
 use super::legacy::peer::{self, Peer};
 use super::legacy::{self, standing, streams};
-use super::{body, http as requests};
+use super::{body, http as requests, limited};
 use crate::mcp::{Access, Client};
 use crate::session::{ChangeError, OpenError, Transport};
 use crate::wire::envelope::Body as Content;
@@ -146,6 +146,9 @@ async fn take(
         }
         Err(refused) => return requests::malformed(&gate, &refused),
     };
+    if let Err(refusal) = limited::ask_for(&gate, &mount, &access, &requests).await {
+        return refusal;
+    }
     if !matches!(&requests[..], [request] if request.method == Method::Initialize) {
         peer.touch().await;
     }

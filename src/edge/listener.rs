@@ -81,9 +81,9 @@ pub async fn public(listener: TcpListener, gates: Arc<ArcSwap<Gate>>, lifecycle:
         close: lifecycle.quiet.clone(),
         deadline: lifecycle.over.clone(),
     };
-    let answer = move |request: Request<Body>, _| {
+    let answer = move |request: Request<Body>, peer| {
         lifecycle.heard();
-        super::http::serve(gates.load_full(), request)
+        super::http::serve(gates.load_full(), request, peer)
     };
     serve(listener, bounds, answer, ends).await;
 }

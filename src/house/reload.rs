@@ -1,7 +1,7 @@
 //! A changed configuration taken over while the gateway serves. What cannot change under it is named in the log.
 
 use super::links::Links;
-use super::{House, Login, StartError, rules};
+use super::{House, Login, StartError, limits, rules};
 use crate::config::{Config, ConfigError, Limits, Loaded, Timeouts, Watch};
 use crate::edge::Gate;
 use crate::lifecycle::Lifecycle;
@@ -95,7 +95,9 @@ impl Reload {
         let usable = self.usable(&config);
         let gate = self.gates.load_full();
         let (auth, site) = self.login.build(&usable, self.links.vault())?;
-        let gate = Arc::new(Gate { auth, site, ..gate.ruled(rules::of(&usable)?) });
+        let (limits, strangers) = limits::again(&usable, &gate)?;
+        let gate = Gate { auth, site, limits, strangers, ..gate.ruled(rules::of(&usable)?) };
+        let gate = Arc::new(gate);
         self.links.serve(&usable, &gate.routes)?;
         self.gates.store(gate);
         self.last = config;

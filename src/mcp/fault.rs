@@ -125,6 +125,9 @@ pub enum Reason {
         "the definition of this tool of upstream {upstream} has changed; an operator must accept the change first"
     )]
     ToolChanged { upstream: UpstreamId },
+    /// The caller, or their tenant, has as many calls in flight as they may.
+    #[error("too many of your calls are in flight; try again when one has ended")]
+    Crowded,
     #[error("the call was cancelled")]
     Cancelled,
     #[error("the state store is out of reach")]
@@ -169,6 +172,7 @@ impl Reason {
             Reason::NeedsApproval(_) => "approval_required",
             Reason::Unapproved(_) => "approval_refused",
             Reason::ToolChanged { .. } => "tool_changed",
+            Reason::Crowded => "too_many_calls",
             Reason::Cancelled => "cancelled",
             Reason::StoreAway => "state_store_unavailable",
         }
@@ -201,6 +205,7 @@ impl Reason {
                 | Reason::Busy { .. }
                 | Reason::Lost { safe: true }
                 | Reason::Full
+                | Reason::Crowded
                 | Reason::StoreAway
         )
     }

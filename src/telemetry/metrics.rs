@@ -24,6 +24,12 @@ pub struct Metrics {
     pub refused: IntCounterVec,
     /// Tokens that were looked at, by what came of it; those that are remembered are not looked at.
     pub auth: IntCounterVec,
+    /// Requests refused by a limit, by the limit and by what they do.
+    pub limited: IntCounterVec,
+    /// How limits are counted now: 1 at one of `shared`, `local`, `closed`.
+    pub limits_mode: IntGaugeVec,
+    /// Questions to the store about limits, by what came of them: `granted`, `partly`, `refused`, `away`.
+    pub limit_leases: IntCounterVec,
     /// Requests that deviate from the specification and were served by a switch of the configuration.
     pub compat: IntCounterVec,
 }
@@ -77,6 +83,13 @@ impl Metrics {
                 "plasm_requests_refused_total",
                 "Requests refused before dispatch.",
                 &["status"],
+            ),
+            limited: counters("plasm_limited_total", "Requests refused by a limit.", &["limit", "class"]),
+            limits_mode: gauges("plasm_limits_mode", "How limits are counted now.", &["mode"]),
+            limit_leases: counters(
+                "plasm_limit_leases_total",
+                "Questions to the store about limits.",
+                &["outcome"],
             ),
             compat: counters("plasm_compat_total", "Deviating requests served by a switch.", &["switch"]),
             registry,

@@ -1,0 +1,149 @@
+//! Requests of callers that have limits: asked for once their methods are known, and told what is left. And what is refused by a
+//! limit, whoever asks.
+
+use super::body;
+use super::gate::{Gate, Mount};
+use super::http as requests;
+use crate::limits::{Admitted, Asked, Class, Refused};
+use crate::mcp::Access;
+use crate::wire::envelope::Body as Content;
+use crate::wire::{Message, Method, Request, headers};
+use axum::body::Body;
+use http::header::{self, HeaderName, HeaderValue};
+use http::{HeaderMap, Response, StatusCode};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const LEFT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// A body longer than this is not read for one who would be refused, though what it holds is not known: it may be an answer,
+/// which is never refused, but answers are short.
+const LONG: u64 = 64 << 10;
+
+/// The refusal of a request that nobody need read, for it would be refused whatever it holds.
+pub fn refused_unread(
+    gate: &Gate,
+    mount: &Mount,
+    access: &Access,
+    map: &HeaderMap,
+) -> Option<Response<Body>> {
+    let limits = gate.limits.as_ref()?;
+    let method = map.get(&headers::METHOD).and_then(|value| value.to_str().ok()).map(Method::parse);
+    let length = map.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+    let refused = match &method {
+        // A client that says another method here than in its message is refused for that.
+        Some(method) if !method.is_notification() => {
+            limits.refuses(&access.principal, &mount.name, Some(Class::of(method)))?
+        }
+        Some(_) => return None,
+        None if length.is_none_or(|length| length > LONG) => {
+            limits.refuses(&access.principal, &mount.name, None)?
+        }
+        None => return None,
+    };
+    Some(refusal(gate, &refused))
+}
+
+/// Answers what was read, if the limits of its caller admit it.
+pub async fn answer(
+    gate: Arc<Gate>,
+    mount: Arc<Mount>,
+    access: Arc<Access>,
+    map: HeaderMap,
+    content: Content,
+) -> Response<Body> {
+    let asked = match &content {
+        Content::One(message) => of_message(message),
+        Content::Batch(members) => members
+            .iter()
+            .filter_map(|member| member.as_ref().ok())
+            .map(of_message)
+            .fold(Asked::default(), |mut all, one| {
+                all.join(one);
+                all
+            }),
+    };
+    match ask(&gate, &mount, &access, asked).await {
+        Ok(admitted) => {
+            let mut response = requests::take(gate, mount, access, map, content).await;
+            told(admitted, response.headers_mut());
+            response
+        }
+        Err(refusal) => refusal,
+    }
+}
+
+/// Asks for requests that come by HTTP+SSE.
+pub async fn ask_for(
+    gate: &Gate,
+    mount: &Mount,
+    access: &Access,
+    requests: &[Request],
+) -> Result<(), Response<Body>> {
+    let mut asked = Asked::default();
+    requests.iter().for_each(|request| asked.add(Class::of(&request.method)));
+    ask(gate, mount, access, asked).await.map(drop)
+}
+
+/// Asks for the opening of a stream.
+pub async fn ask_to_listen(gate: &Gate, mount: &Mount, access: &Access) -> Result<(), Response<Body>> {
+    ask(gate, mount, access, Asked::one(Class::Control)).await.map(drop)
+}
+
+async fn ask(
+    gate: &Gate,
+    mount: &Mount,
+    access: &Access,
+    asked: Asked,
+) -> Result<Option<Admitted>, Response<Body>> {
+    let Some(limits) = gate.limits.as_ref().filter(|_| !asked.is_empty()) else { return Ok(None) };
+    let admitted = limits.ask(&access.principal, &mount.name, asked).await;
+    admitted.map(Some).map_err(|refused| refusal(gate, &refused))
+}
+
+/// A client's answer and its cancel end what goes on already: they are never refused.
+fn of_message(message: &Message) -> Asked {
+    match message {
+        Message::Request(request) => Asked::one(Class::of(&request.method)),
+        Message::Notification(note) if note.method != Method::Cancelled => Asked::one(Class::Control),
+        Message::Notification(_) | Message::Response(_) => Asked::default(),
+    }
+}
+
+fn told(admitted: Option<Admitted>, map: &mut HeaderMap) {
+    if let Some(Admitted { policy, left }) = admitted.filter(|admitted| !admitted.policy.is_empty()) {
+        map.insert(POLICY, policy);
+        map.insert(LEFT, left);
+    }
+}
+
+fn refusal(gate: &Gate, refused: &Refused) -> Response<Body> {
+    match refused {
+        Refused::Spent { after: Some(after), policy, left, .. } => {
+            let mut response = too_many(gate, *after, "too many requests; try again when Retry-After says");
+            told(Some(Admitted { policy: policy.clone(), left: left.clone() }), response.headers_mut());
+            response
+        }
+        Refused::Spent { after: None, .. } => {
+            let why = "more requests in one batch than the limit admits at once; send fewer";
+            body::refusal(gate, StatusCode::TOO_MANY_REQUESTS, why)
+        }
+        Refused::Away => {
+            let why = "the state store is out of reach; try again";
+            body::refusal(gate, StatusCode::SERVICE_UNAVAILABLE, why)
+        }
+    }
+}
+
+fn too_many(gate: &Gate, after: u64, why: &str) -> Response<Body> {
+    let mut response = body::refusal(gate, StatusCode::TOO_MANY_REQUESTS, why);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after));
+    response
+}
+
+/// The refusal of one who asks too often without a login, from the same address.
+pub fn too_many_strangers(gate: &Gate, peer: SocketAddr, map: &HeaderMap) -> Option<Response<Body>> {
+    let after = gate.strangers.count(peer, map).err()?;
+    Some(too_many(gate, after, "too many requests without a valid token from this address"))
+}
