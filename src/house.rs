@@ -22,6 +22,7 @@ use crate::edge::legacy;
 use crate::edge::listener::{self, Bounds, Ends};
 use crate::egress::Egress;
 use crate::lifecycle::{Lifecycle, Plan};
+use crate::policy;
 use crate::relay::{self, Relay};
 use crate::sealing::{KeyError, KeyMaterial, Keyring};
 use crate::session::{self, Sessions};
@@ -251,10 +252,11 @@ fn gate_among(
             tasks: sessions.tasks().clone(),
         })
     });
+    let ground = policy::Ground { store: store.clone(), keyring: keyring.clone(), egress: egress.clone() };
     // Where people log in elsewhere alone, nobody at a browser could show who they are.
     let base = base.filter(|_| !config.auth.is_on());
     let vault = Vault::new(vault::Settings { store: store.clone(), keyring: keyring.clone(), egress, base });
-    let (routes, links) = (Arc::new(ArcSwap::default()), Links::new(demo, relay, vault));
+    let (routes, links) = (Arc::new(ArcSwap::default()), Links::new(demo, relay, vault, ground));
     links.serve(config, &routes)?;
     let limits = limits::of(config, &store, sessions.tasks());
     let strangers = Arc::new(limits::strangers(config)?);

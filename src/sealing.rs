@@ -32,6 +32,8 @@ pub enum Purpose {
     Vault,
     /// A call handed from pod to pod.
     Internal,
+    /// A user's approval of a call, asked for or given.
+    Approval,
     /// A browser that is logged in, and what it was asked.
     Browser,
     /// What our authorisation server keeps of codes and refresh tokens.
@@ -40,7 +42,7 @@ pub enum Purpose {
 
 impl Purpose {
     /// All purposes, in the order of their declaration.
-    pub const ALL: [Purpose; 11] = [
+    pub const ALL: [Purpose; 12] = [
         Purpose::Cursor,
         Purpose::RequestState,
         Purpose::EventId,
@@ -50,6 +52,7 @@ impl Purpose {
         Purpose::ConnectLink,
         Purpose::Vault,
         Purpose::Internal,
+        Purpose::Approval,
         Purpose::Browser,
         Purpose::Grant,
     ];
@@ -66,6 +69,7 @@ impl Purpose {
             Purpose::ConnectLink => "connect-link",
             Purpose::Vault => "vault",
             Purpose::Internal => "internal",
+            Purpose::Approval => "approval",
             Purpose::Browser => "browser",
             Purpose::Grant => "grant",
         }

@@ -8,13 +8,14 @@ use crate::demo::Demo;
 use crate::edge::{Mount, Routes};
 use crate::federation::{Composite, Member, Profile, Switch, Touched};
 use crate::mcp::UpstreamId;
-use crate::policy::Door;
+use crate::policy::{Door, Ground, Policy};
 use crate::relay::Relay;
 use crate::telemetry::metrics;
 use crate::upstream::link::Link;
 use crate::vault::Vault;
 use arc_swap::ArcSwap;
 use futures_util::future::{join, join_all};
+use secrecy::{ExposeSecret, SecretString};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -34,6 +35,7 @@ pub struct Links {
     relay: Option<Arc<Relay>>,
     demo: Option<Arc<Demo>>,
     vault: Vault,
+    ground: Ground,
     now: Mutex<Now>,
     /// Links that nothing new goes to, until their last call has ended.
     retiring: TaskTracker,
@@ -46,6 +48,16 @@ struct Now {
     profiles: BTreeMap<String, Served>,
     /// How many links were ever made.
     made: u64,
+    policy: Option<Governing>,
+}
+
+/// The policy in effect, and what it was made of.
+#[derive(Clone)]
+struct Governing {
+    number: u64,
+    config: config::Policy,
+    token: Option<SecretString>,
+    policy: Arc<Policy>,
 }
 
 /// A link, and what it was made of: while that stays the same, so does the link.
@@ -66,6 +78,8 @@ struct Served {
 #[derive(PartialEq)]
 struct Makeup {
     profile: config::Profile,
+    /// The number of the policy.
+    policy: u64,
     members: Vec<Part>,
 }
 
@@ -74,6 +88,8 @@ struct Part {
     id: String,
     /// The number of its link.
     link: u64,
+    /// What policy makes of its tools.
+    upstream: config::Upstream,
     rename: BTreeMap<String, String>,
     tools: Globs,
     uri_prefixes: Vec<String>,
@@ -83,7 +99,12 @@ impl Makeup {
     /// What clients may see differently than before.
     fn touches(&self, before: &Makeup) -> Touched {
         let others = |part: &Part| (part.id.clone(), part.link, part.uri_prefixes.clone());
-        if !self.members.iter().map(others).eq(before.members.iter().map(others)) {
+        let seen = |makeup: &Makeup| {
+            let config::Profile { only, scopes, .. } = &makeup.profile;
+            (makeup.policy, only.clone(), scopes.clone())
+        };
+        let same = self.members.iter().map(others).eq(before.members.iter().map(others));
+        if !same || seen(self) != seen(before) {
             return Touched::ALL;
         }
         let names = |makeup: &Makeup| (makeup.profile.tools.clone(), makeup.profile.rename.clone());
@@ -93,11 +114,12 @@ impl Makeup {
 }
 
 impl Links {
-    pub fn new(demo: bool, relay: Option<Arc<Relay>>, vault: Vault) -> Links {
+    pub fn new(demo: bool, relay: Option<Arc<Relay>>, vault: Vault, ground: Ground) -> Links {
         Links {
             relay,
             vault,
             demo: demo.then(Arc::default),
+            ground,
             now: Mutex::default(),
             retiring: TaskTracker::new(),
             end: CancellationToken::new(),
@@ -119,23 +141,25 @@ impl Links {
     pub fn serve(&self, config: &Config, routes: &ArcSwap<Routes>) -> Result<(), StartError> {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let (links, made) = self.links(config, &now)?;
+        let governing = self.governing(&config.policy, now.policy.as_ref())?;
         let (mut mounts, mut profiles) = (Routes::default(), BTreeMap::new());
         for (name, profile, upstreams) in config.served_profiles() {
             let made_of = |id: &&str| Some(part(id, links.get(*id)?.number, config, &profile));
             let members = upstreams.iter().filter_map(made_of).collect();
-            let makeup = Makeup { profile: profile.clone(), members };
+            let makeup = Makeup { profile: profile.clone(), policy: governing.number, members };
             let default = name == config::DEFAULT_PROFILE;
             let served = match now.profiles.remove(name) {
                 Some(same) if same.makeup == makeup => same,
                 Some(before) => {
                     let touched = makeup.touches(&before.makeup);
-                    before.switch.turn(self.composite(name, &makeup, &links), touched);
+                    before.switch.turn(self.composite(name, &makeup, &links, &governing.policy), touched);
                     let (name, backend) = (before.mount.name.clone(), before.switch.clone());
                     let mount = Arc::new(Mount { name, backend, door: Door::of(&profile) });
                     Served { makeup, mount, ..before }
                 }
                 None => {
-                    let switch = Arc::new(Switch::new(self.composite(name, &makeup, &links)));
+                    let switch =
+                        Arc::new(Switch::new(self.composite(name, &makeup, &links, &governing.policy)));
                     let path: Arc<str> = if default { "".into() } else { name.into() };
                     let mount =
                         Arc::new(Mount { name: path, backend: switch.clone(), door: Door::of(&profile) });
@@ -157,6 +181,7 @@ impl Links {
             gone.switch.turn(Composite::new(nothing), Touched::ALL);
         }
         now.made = made;
+        now.policy = Some(governing);
         for (id, before) in std::mem::replace(&mut now.links, links) {
             let stays = now.links.get(&id);
             if stays.is_none_or(|kept| kept.number != before.number) {
@@ -186,10 +211,37 @@ impl Links {
         Ok((links, made))
     }
 
-    fn composite(&self, name: &str, makeup: &Makeup, links: &BTreeMap<String, Kept>) -> Composite {
+    /// The policy that is configured: the one there is, where it would be made the same way.
+    fn governing(
+        &self,
+        config: &config::Policy,
+        before: Option<&Governing>,
+    ) -> Result<Governing, StartError> {
+        let revealed = config.webhook.token.as_ref().map(config::Secret::reveal).transpose();
+        let token = revealed.map_err(|error| StartError::Setting {
+            key: "policy.webhook.token".to_owned(),
+            why: error.to_string(),
+        })?;
+        let text = |token: &Option<SecretString>| token.as_ref().map(|t| t.expose_secret().to_owned());
+        if let Some(same) = before.filter(|b| b.config == *config && text(&b.token) == text(&token)) {
+            return Ok(same.clone());
+        }
+        let number = before.map_or(0, |before| before.number + 1);
+        let policy = Arc::new(Policy::new(config, token.clone(), self.ground.clone()));
+        Ok(Governing { number, config: config.clone(), token, policy })
+    }
+
+    fn composite(
+        &self,
+        name: &str,
+        makeup: &Makeup,
+        links: &BTreeMap<String, Kept>,
+        policy: &Policy,
+    ) -> Composite {
         let member = |part: &Part| {
+            let link = links.get(&part.id)?.link.clone();
             Some(Member {
-                backend: links.get(&part.id)?.link.clone(),
+                backend: policy.guard(name, &makeup.profile, &part.upstream, link),
                 rename: part.rename.clone(),
                 tools: part.tools.clone(),
                 uri_prefixes: part.uri_prefixes.clone(),
@@ -199,7 +251,7 @@ impl Links {
         let mut members: Vec<Member> = makeup.members.iter().filter_map(member).collect();
         if let Some(demo) = self.demo.as_ref().filter(|_| name == config::DEFAULT_PROFILE) {
             members.push(Member {
-                backend: demo.clone(),
+                backend: policy.guard(name, &makeup.profile, &config::Upstream::default(), demo.clone()),
                 rename: BTreeMap::new(),
                 tools: Globs::default(),
                 uri_prefixes: Vec::new(),
@@ -260,6 +312,12 @@ fn part(id: &str, link: u64, config: &Config, profile: &config::Profile) -> Part
     Part {
         id: id.to_owned(),
         link,
+        upstream: config::Upstream {
+            overrides: upstream.map(|u| u.overrides.clone()).unwrap_or_default(),
+            pin: upstream.map(|u| u.pin).unwrap_or_default(),
+            pins: upstream.map(|u| u.pins.clone()).unwrap_or_default(),
+            ..config::Upstream::default()
+        },
         // The profile's names go before the upstream's.
         rename: own.chain(here).map(|(tool, shown)| (tool.to_owned(), shown.to_owned())).collect(),
         tools: upstream.map(|u| u.tools.clone()).unwrap_or_default(),

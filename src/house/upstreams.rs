@@ -45,6 +45,9 @@ impl Recipe {
             tools: blank.tools,
             rename: blank.rename,
             uri_prefixes: blank.uri_prefixes,
+            overrides: blank.overrides,
+            pin: blank.pin,
+            pins: blank.pins,
             ..upstream.clone()
         };
         Ok(Recipe {

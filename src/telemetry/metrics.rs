@@ -30,6 +30,12 @@ pub struct Metrics {
     pub limits_mode: IntGaugeVec,
     /// Questions to the store about limits, by what came of them: `granted`, `partly`, `refused`, `away`.
     pub limit_leases: IntCounterVec,
+    /// Requests for things that policy speaks of, by what was decided: `allow`, `deny`, `approve`, `scope`, `changed`.
+    pub policy_decisions: IntCounterVec,
+    /// Questions to the policy webhook: `answered`, `remembered`, `failed`.
+    pub policy_webhook: IntCounterVec,
+    /// Definitions of tools that were found changed, by upstream.
+    pub pins_changed: IntCounterVec,
     /// Requests that deviate from the specification and were served by a switch of the configuration.
     pub compat: IntCounterVec,
 }
@@ -90,6 +96,21 @@ impl Metrics {
                 "plasm_limit_leases_total",
                 "Questions to the store about limits.",
                 &["outcome"],
+            ),
+            policy_decisions: counters(
+                "plasm_policy_decisions_total",
+                "Requests for things that policy speaks of.",
+                &["decision"],
+            ),
+            policy_webhook: counters(
+                "plasm_policy_webhook_total",
+                "Questions to the policy webhook.",
+                &["outcome"],
+            ),
+            pins_changed: counters(
+                "plasm_tool_definitions_changed_total",
+                "Definitions of tools that were found changed.",
+                &["upstream"],
             ),
             compat: counters("plasm_compat_total", "Deviating requests served by a switch.", &["switch"]),
             registry,
