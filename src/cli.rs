@@ -18,6 +18,7 @@ mod list;
 mod listen;
 mod peer;
 mod probe;
+mod program;
 mod prompt;
 mod read;
 pub mod serve;
@@ -96,6 +97,9 @@ enum Command {
     /// Check catalogs of the execute surface, and tell their digests
     #[command(after_help = EXIT_CODES)]
     Catalog(catalog::Args),
+    /// Check programs of the execute surface
+    #[command(after_help = EXIT_CODES)]
+    Program(program::Args),
 }
 
 /// Leaves out of the help of a command without a listener what only a listener has.
@@ -138,6 +142,7 @@ pub fn main() -> ExitCode {
             Command::Token(args) => token::run(args).await,
             Command::Config(args) => config::run(args).await,
             Command::Catalog(args) => catalog::run(args).await,
+            Command::Program(args) => program::run(args).await,
         }
     });
     // A read of standard input may never return, and nobody waits for it any more. Tasks are dropped before.

@@ -1,6 +1,8 @@
 //! From text to tokens. Newlines that end no statement are gone afterwards: those in brackets, and those before `|`, `.` and
 //! `=>`. Stops at the first thing that is no token.
 
+use serde_json::Number;
+
 use super::{
     error::{Code, Edit, Phase, ProgramError},
     span::Span,
@@ -137,8 +139,8 @@ impl<'a> Lexer<'a> {
         }
         let word =
             rest[end..].find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len() - end);
-        match serde_json::from_str(&rest[..end]) {
-            Ok(number) if word == 0 => {
+        match number(&rest[..end]) {
+            Some(number) if word == 0 => {
                 self.push(Tok::Num(number), end);
                 Ok(())
             }
@@ -332,6 +334,16 @@ impl<'a> Lexer<'a> {
         let span = fault.span;
         if c.is_whitespace() { fault.edit(Edit::replace(span, " ")) } else { fault }
     }
+}
+
+/// A JSON number, a fraction to the nearest that there is: what is printed of it is read as the same.
+fn number(text: &str) -> Option<Number> {
+    let digits = text.trim_start_matches('-');
+    if digits.len() > 1 && digits.starts_with('0') && digits.as_bytes()[1].is_ascii_digit() {
+        return None;
+    }
+    let whole = text.parse::<i64>().map(Number::from).or_else(|_| text.parse::<u64>().map(Number::from));
+    whole.ok().or_else(|| text.parse().ok().and_then(Number::from_f64))
 }
 
 /// Whether a line closes the heredoc: only its tag, or its tag and then what goes on after it.
