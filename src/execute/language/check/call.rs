@@ -85,12 +85,25 @@ impl Checker<'_> {
         let method = match (self.member(entity, name)?, &effect.args) {
             (Member::Method(method), _) => method,
             (Member::Nothing, Some(_)) => return Err(self.unknown_method(entity, name)),
-            _ => {
+            (member, args) => {
                 let message =
                     format!("{} is no method, and after `=>` stands one call of a method", name.text);
                 let hint =
                     "write rows => _.method(…); relations and columns are taken before `=>`, or without it";
-                return Err(self.fault(Code::EachEffect, name.span, message, hint));
+                let fault = self.fault(Code::EachEffect, name.span, message, hint);
+                // `rows => _.labels` is `rows.labels`, and of a field `rows[title]`.
+                let before = self.source[..effect.span.start].trim_end();
+                let start = before.strip_suffix("=>").map(|before| before.trim_end().len());
+                let becomes = match member {
+                    Member::Relation(_) => format!(".{}", name.text),
+                    _ => format!("[{}]", name.text),
+                };
+                return Err(match (start, matches!(target, EachTarget::Row) && args.is_none()) {
+                    (Some(start), true) => {
+                        fault.edit(Edit::replace(Span::new(start, name.span.end), becomes))
+                    }
+                    _ => fault,
+                });
             }
         };
         let Some(args) = &effect.args else {
@@ -221,6 +234,8 @@ impl Checker<'_> {
                 Base::Bool => "true".to_owned(),
                 Base::Enum => format!("{:?}", domain.values.first().map_or("…", String::as_str)),
                 Base::Datetime => "ago(\"30d\")".to_owned(),
+                Base::Date => "\"2026-11-30\"".to_owned(),
+                Base::Uuid => "\"6f9619ff-8b86-4011-b42d-00cf4fc964ff\"".to_owned(),
                 Base::Json => "{…}".to_owned(),
                 _ => "\"…\"".to_owned(),
             },

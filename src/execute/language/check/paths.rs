@@ -75,7 +75,8 @@ impl Checker<'_> {
             }
         }
         let of = entity.map_or("these rows", |(_, entity)| self.scope.name(entity));
-        let message = format!("{of} has no field {text}");
+        let has = if entity.is_some() { "has" } else { "have" };
+        let message = format!("{of} {has} no field {text}");
         let hint = format!("{}there are {}", did(text, known.iter().copied()), listed(known.iter().copied()));
         let fault = self.fault(Code::UnknownField, name.span, message, hint);
         match names::nearest(text, known) {

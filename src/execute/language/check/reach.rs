@@ -60,7 +60,10 @@ pub(in super::super) fn query<'s>(
             None => fault(
                 Code::ScopeMissing,
                 format!("rows of {name} cannot be asked for by themselves"),
-                format!("reach them along a relation{ways}"),
+                match ways.strip_prefix(", or ") {
+                    Some(ways) => format!("reach them along a relation: {ways}"),
+                    None => "no relation of this session leads to them either".to_owned(),
+                },
             ),
         };
     };

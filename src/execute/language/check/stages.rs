@@ -46,9 +46,11 @@ impl Checker<'_> {
             return self.search(flow, index, rows, words, bare);
         }
         if rows.one && !matches!(stage, Stage::Singleton | Stage::Render(_)) {
-            let hint = "leave it out: there is one row already";
+            let hint = "leave it out: there is one row already; a condition belongs before, on many";
             let fault = self.fault(Code::OneRow, span, "the stage is for many rows, and this is one", hint);
-            return Err(fault.edit(Edit::delete(self.with_gap(span))));
+            // A condition that is left out changes what is meant; an order or a number of rows does not.
+            let idle = !matches!(stage, Stage::Filter(_) | Stage::GroupBy(_) | Stage::Aggregate(_));
+            return Err(if idle { fault.edit(Edit::delete(self.with_gap(span))) } else { fault });
         }
         let kind = match stage {
             Stage::Filter(all) => {

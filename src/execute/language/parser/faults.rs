@@ -254,7 +254,11 @@ impl Parser<'_> {
             (_, Tok::Name(field)) => format!("{called}_{field}"),
             _ => called.clone(),
         };
-        let hint = format!("write {name} = {called}(…)");
+        let hint = if called == "count" {
+            format!("write {name} = count()")
+        } else {
+            format!("write {name} = {called}(…)")
+        };
         let fault = self.fault(Code::UnnamedAggregate, span, message, hint);
         fault.edit(Edit::insert(span.start, format!("{name} = ")))
     }
