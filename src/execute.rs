@@ -7,3 +7,4 @@ pub mod instant;
 pub mod language;
 pub mod names;
 pub mod symbols;
+pub mod teaching;
