@@ -66,6 +66,12 @@ pub async fn sessionless(
 async fn take(peer: Peer, map: &HeaderMap, message: Message) -> Response<Body> {
     match message {
         Message::Request(request) => {
+            // A client that opens its stream and calls at once counts on hearing what the call brings about.
+            if let Some(session) = peer.session.as_ref().filter(|session| session.is_deaf_yet())
+                && matches!(request.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead)
+            {
+                Box::pin(session.heard_at_all()).await;
+            }
             let takes = takes(map, false);
             let answer = exchange::answer(peer.clone(), vec![request], Vec::new(), takes).await;
             respond(&peer, answer)

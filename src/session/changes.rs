@@ -53,6 +53,13 @@ impl Changes {
         let _ = self.heard.subscribe().wait_for(|heard| heard.is_some_and(|count| count > 0)).await;
     }
 
+    /// As [`Changes::acknowledged`], for at most 1 s.
+    pub(super) async fn taken_up_at_all(&self) {
+        if timeout(PATIENCE, self.acknowledged()).await.is_err() {
+            tracing::debug!("a call is made before its session is listened in");
+        }
+    }
+
     /// The standing call has been acknowledged, and knows of the changes up to this count.
     pub fn heard(&self, count: u64) {
         self.heard.send_if_modified(|heard| match heard {

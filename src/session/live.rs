@@ -52,6 +52,8 @@ pub struct LiveSession {
     pub(super) handed: watch::Sender<Option<PodId>>,
     /// Whether a task of this pod sees to that, where it is this pod's to do.
     attending: AtomicBool,
+    /// Whether that was waited for once.
+    awaited: AtomicBool,
     ended: CancellationToken,
     /// Whose it is, once its owner was here.
     owner: OnceLock<Principal>,
@@ -90,6 +92,7 @@ impl LiveSession {
             attends: watch::Sender::default(),
             handed: watch::Sender::default(),
             attending: AtomicBool::new(false),
+            awaited: AtomicBool::new(false),
             ended: CancellationToken::new(),
             owner: OnceLock::new(),
             calls: Calls::default(),
@@ -139,6 +142,18 @@ impl LiveSession {
 
     pub(super) fn attending(&self) -> bool {
         self.attending.load(Ordering::Acquire)
+    }
+
+    /// Whether a stream was opened here of late, and what concerns the session does not reach it yet: a call that is made now
+    /// may have its upstream say what nobody hears. True until [`LiveSession::heard_at_all`] was awaited.
+    pub fn is_deaf_yet(&self) -> bool {
+        !self.awaited.load(Ordering::Acquire) && self.attending()
+    }
+
+    /// Resolves once this pod's standing call is acknowledged, or after 1 s; at once when it is asked again.
+    pub async fn heard_at_all(&self) {
+        self.changes.taken_up_at_all().await;
+        self.awaited.store(true, Ordering::Release);
     }
 
     /// Whether upstreams are being told that the client's roots changed.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::MissedTickBehavior;
 
 use super::letter::{LONGEST, Letter, ReplyTo};
 use super::places::{Lead, PLACES};
@@ -24,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const TAKEN_UP_WITHIN: Duration = Duration::from_secs(1);
 /// What pods say to one question, until it is looked at.
 const COLLECTED: usize = 16;
+/// How often handles that nobody uses are let go: a cache that nobody uses does not do so by itself.
+const TIDY: Duration = Duration::from_secs(5);
 /// Sessions that are read again at one time after a gap.
 const AT_ONCE: usize = 32;
 
@@ -85,7 +88,17 @@ impl Sessions {
     pub fn hear(self) -> impl Future<Output = ()> + Send + 'static {
         let mut heard = self.shared.store.hear(self.shared.post.me.clone());
         async move {
-            while let Some(heard) = heard.next().await {
+            let mut tidy = tokio::time::interval(TIDY);
+            tidy.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                let heard = tokio::select! {
+                    heard = heard.next() => heard,
+                    _ = tidy.tick() => {
+                        self.kept.run_pending_tasks();
+                        continue;
+                    }
+                };
+                let Some(heard) = heard else { break };
                 self.shared.post.hears.send_if_modified(|hears| !std::mem::replace(hears, true));
                 self.heard(heard);
             }

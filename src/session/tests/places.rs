@@ -200,6 +200,23 @@ async fn the_standing_call_goes_to_the_pod_of_the_newest_stream_once_it_stands_t
 }
 
 #[tokio::test]
+async fn a_call_right_after_its_stream_waits_once_until_the_session_is_listened_in() {
+    let pods = Pods::start(1);
+    let of = pods.open().await;
+    assert!(!of[0].is_deaf_yet(), "no stream, nothing to wait for");
+    let _stream = announced(&of[0]).await;
+    let attending = of[0].attend().unwrap();
+    soon(attending.wanted()).await;
+    let _feeding = attending.begin();
+    assert!(of[0].is_deaf_yet());
+    let mut waits = std::pin::pin!(of[0].heard_at_all());
+    assert!(futures_util::FutureExt::now_or_never(waits.as_mut()).is_none());
+    of[0].changes().heard(1);
+    soon(waits).await;
+    assert!(!of[0].is_deaf_yet());
+}
+
+#[tokio::test]
 async fn of_two_standing_calls_that_stand_the_one_without_the_newest_stream_gives_way() {
     let pods = Pods::start(2);
     let of = pods.open().await;

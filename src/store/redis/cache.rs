@@ -49,6 +49,11 @@ impl Cache {
         }
     }
 
+    /// Lets go of what has been kept long enough, which a cache that nobody uses does not do by itself.
+    pub(super) fn tidy(&self) {
+        self.records.run_pending_tasks();
+    }
+
     /// The record, if it is cached and the cache is trusted.
     pub(super) fn get(&self, key: &Key) -> Option<Record> {
         if self.trusted.load(SeqCst) { self.records.get(key) } else { None }

@@ -63,7 +63,7 @@ async fn keep(shared: &Shared) {
             tokio::select! {
                 _ = back.recv() => break,
                 _ = moved.recv() => break,
-                _ = beat.tick() => {}
+                _ = beat.tick() => shared.cache.tidy(),
             }
             match tokio::time::timeout(BEAT, connected(shared, &names)).await {
                 Ok(Ok(same)) if same == connections => {}
