@@ -17,7 +17,7 @@ pub mod server;
 pub use keys::{KeySet, Keys};
 pub use revoked::{Revocable, RevokeError, Revoked};
 
-use crate::mcp::{Access, Principal, Scopes};
+use crate::mcp::{Access, CallerToken, Principal, Scopes};
 use crate::telemetry::metrics;
 use api_key::ApiKeys;
 use aws_lc_rs::digest::{Context, SHA256};
@@ -89,6 +89,9 @@ pub struct Settings {
     pub metadata: Arc<Metadata>,
     pub revoked: Revoked,
     pub epoch: Epoch,
+    /// Whether callers' tokens are kept as long as they are remembered, for upstreams whose credential is exchanged for
+    /// them.
+    pub exchanges: bool,
 }
 
 struct Login {
@@ -196,14 +199,18 @@ impl Login {
         token: &str,
         digest: [u8; 32],
     ) -> Result<Arc<Access>, Denied> {
-        let Settings { issuers, api_keys, skew, metadata, revoked, epoch, .. } = &self.settings;
+        let Settings { issuers, api_keys, skew, metadata, revoked, epoch, exchanges, .. } = &self.settings;
         // Before anything is looked at: what changes meanwhile makes this void.
         let epoch = epoch.now();
         let verified = match token.starts_with(api_key::PREFIX) {
             true => api_keys.verify(token, revoked).map_err(Refused::Invalid),
             false => {
                 let audiences = metadata.audiences(profile);
-                jwt::verify(issuers, token, &audiences, *skew, revoked).await.map(Arc::new)
+                let verified = jwt::verify(issuers, token, &audiences, *skew, revoked).await;
+                verified.map(|access| {
+                    let kept = exchanges.then(|| CallerToken::new(token));
+                    Arc::new(Access { token: kept, ..access })
+                })
             }
         };
         let count = |outcome| metrics().auth.with_label_values(&[outcome]).inc();

@@ -17,7 +17,9 @@ pub mod trail;
 
 pub use backend::{About, Age, Backend};
 pub use call::{Call, Cancel, Resume};
-pub use caller::{Access, Caller, Client, Principal, Scopes, Session, SessionId, StoreAway, UpstreamId};
+pub use caller::{
+    Access, Caller, CallerToken, Client, Principal, Scopes, Session, SessionId, StoreAway, UpstreamId,
+};
 pub use fault::{Fault, Reason, Ruling};
 pub use kept::Kept;
 pub use listing::{Item, Kind, Listing};

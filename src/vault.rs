@@ -4,6 +4,7 @@
 mod challenge;
 mod client;
 mod connect;
+mod exchange;
 mod held;
 mod metadata;
 mod ours;
@@ -97,7 +98,9 @@ impl Vault {
             CredentialKind::ClientCredentials => {
                 Some(Arc::new(ours::ClientCredentials::new(self.shared.clone(), spec)))
             }
-            CredentialKind::TokenExchange => None,
+            CredentialKind::TokenExchange => {
+                Some(Arc::new(exchange::Exchanges { shared: self.shared.clone(), spec }))
+            }
             CredentialKind::Oauth => {
                 self.specs.put(spec.clone());
                 Some(Arc::new(user::Accounts { shared: self.shared.clone(), spec }))

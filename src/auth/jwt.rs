@@ -162,6 +162,7 @@ impl Issuer {
             client: client.map(Arc::from),
             until: Some(until.saturating_add(skew)),
             claims: Arc::new(claims),
+            token: None,
         })
     }
 

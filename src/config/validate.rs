@@ -1,7 +1,7 @@
 //! Rules between settings, which no schema of single keys can say.
 
 use super::{
-    Config, Era, Ordered, Profile, Tls, Transport, Upstream, credentials,
+    Config, CredentialKind, Era, Ordered, Profile, Tls, Transport, Upstream, credentials,
     problem::{KeyPath, did_you_mean},
 };
 
@@ -43,6 +43,10 @@ pub(super) fn validate(config: &Config) -> Vec<(KeyPath, String)> {
     check_tls(&config.outbound.tls, &KeyPath::of(&["outbound", "tls"]), &mut wrong);
     for (id, upstream) in config.upstreams.iter() {
         check_upstream(upstream, &KeyPath::of(&["upstreams", id]), &mut wrong);
+        if upstream.auth.kind == CredentialKind::TokenExchange && !config.auth.is_on() {
+            let why = "exchanges the tokens that callers come with, and nobody has to log in here (auth)";
+            wrong.push((KeyPath::of(&["upstreams", id, "auth", "kind"]), why.to_owned()));
+        }
     }
     for (name, profile) in config.profiles.iter() {
         check_profile(profile, config, &KeyPath::of(&["profiles", name]), &mut wrong);

@@ -8,7 +8,7 @@ use crate::auth::keys::ALGORITHMS;
 use crate::auth::metadata::{About, Metadata};
 use crate::auth::pages::{Pages, Site};
 use crate::auth::{Auth, Epoch, Revoked, Settings};
-use crate::config::{self, Config, DEFAULT_PROFILE};
+use crate::config::{self, Config, CredentialKind, DEFAULT_PROFILE};
 use crate::egress::Egress;
 use crate::store::Store;
 use crate::vault::Vault;
@@ -78,6 +78,7 @@ impl Login {
             metadata,
             revoked: self.revoked.clone(),
             epoch: self.epoch.clone(),
+            exchanges: exchanges(config),
         };
         let mut follows = self.follows.lock().unwrap_or_else(PoisonError::into_inner);
         follows.get_or_insert_with(|| AbortOnDropHandle::new(tokio::spawn(self.revoked.clone().follow())));
@@ -118,6 +119,12 @@ impl Login {
         fetched.push(jwks.clone());
         jwks
     }
+}
+
+/// Whether some upstream's credential is exchanged for its callers' tokens.
+fn exchanges(config: &Config) -> bool {
+    let mut upstreams = config.enabled_upstreams();
+    upstreams.any(|(_, upstream)| upstream.auth.kind == CredentialKind::TokenExchange)
 }
 
 fn api_keys(auth: &config::Auth) -> Result<ApiKeys, StartError> {

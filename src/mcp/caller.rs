@@ -3,6 +3,7 @@
 use crate::wire::{Method, Raw, Version, json};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -41,12 +42,50 @@ pub struct Access {
     pub client: Option<Arc<str>>,
     /// Seconds since the epoch at which the access ends; `None`: it does not end by itself.
     pub until: Option<u64>,
+    /// What it came with, where some upstream's credential is exchanged for it.
+    pub token: Option<CallerToken>,
+}
+
+/// A caller's access token. It is for the token endpoint that the configuration names for exchanges alone: never for an
+/// upstream, another pod, a record or a log.
+#[derive(Clone)]
+pub struct CallerToken(Arc<SecretString>);
+
+impl CallerToken {
+    pub fn new(token: &str) -> CallerToken {
+        CallerToken(Arc::new(token.into()))
+    }
+
+    pub fn expose(&self) -> &str {
+        self.0.expose_secret()
+    }
+}
+
+impl PartialEq for CallerToken {
+    fn eq(&self, other: &CallerToken) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.expose() == other.expose()
+    }
+}
+
+impl Eq for CallerToken {}
+
+impl fmt::Debug for CallerToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CallerToken(…)")
+    }
 }
 
 impl Access {
     /// Of one who showed no token: no scopes, no claims.
     pub fn open(principal: Arc<Principal>) -> Access {
-        Access { principal, scopes: Scopes::default(), claims: Arc::default(), client: None, until: None }
+        Access {
+            principal,
+            scopes: Scopes::default(),
+            claims: Arc::default(),
+            client: None,
+            until: None,
+            token: None,
+        }
     }
 }
 

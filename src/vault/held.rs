@@ -122,6 +122,17 @@ impl Held {
         }
     }
 
+    /// The same, ending then at the latest: seconds since the epoch.
+    pub(super) fn until(self, end: Option<u64>) -> Held {
+        let until = self.until.into_iter().chain(end).min();
+        Held { until, ..self }
+    }
+
+    /// For how long it is of use, where nothing renews it; in seconds.
+    pub(super) fn life(&self) -> Option<u64> {
+        self.until.filter(|_| self.refresh.is_none()).map(|until| until.saturating_sub(now()))
+    }
+
     /// Whether it is far enough from its end.
     pub(super) fn is_fresh(&self) -> bool {
         self.until.is_none_or(|until| {

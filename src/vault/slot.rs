@@ -134,11 +134,12 @@ impl Shared {
     fn writes(&self, slot: &Slot, held: &Held) -> [Write; 4] {
         let plain = serde_json::to_vec(held).expect("a struct of strings and numbers has a JSON form");
         let sealed = self.keyring.seal(Purpose::Vault, &bound(slot, &held.issuer), &plain);
+        let life = held.life().map_or(LIFE, |life| Duration::from_secs(life.max(1)));
         [
             Write::set(SEALED, sealed),
             Write::set(ISSUER, held.issuer.clone()),
             Write::unset(LEASE),
-            Write::Live(LIFE),
+            Write::Live(life),
         ]
     }
 
