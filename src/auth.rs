@@ -23,14 +23,17 @@ use api_key::ApiKeys;
 use aws_lc_rs::digest::{Context, SHA256};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures_util::future::BoxFuture;
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use jwt::{Issuer, Refused};
 use metadata::{Metadata, Wrong};
 use moka::sync::Cache;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::Notify;
 
 /// The claim of our own access tokens that names all tokens of one authorisation.
 pub const FAMILY: &str = "plasm_family";
@@ -38,15 +41,35 @@ pub const FAMILY: &str = "plasm_family";
 /// Counts what may make a verified token void: other keys, another configuration, a revocation. A token that was verified in another
 /// epoch is verified anew. Cheap to clone; clones are one.
 #[derive(Clone, Debug, Default)]
-pub struct Epoch(Arc<AtomicU64>);
+pub struct Epoch(Arc<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    number: AtomicU64,
+    told: Notify,
+}
 
 impl Epoch {
     pub fn now(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
+        self.0.number.load(Ordering::Acquire)
     }
 
     pub fn advance(&self) {
-        self.0.fetch_add(1, Ordering::AcqRel);
+        self.0.number.fetch_add(1, Ordering::AcqRel);
+        self.0.told.notify_waiters();
+    }
+
+    /// Resolves when it is not `number` any more.
+    async fn left(&self, number: u64) {
+        loop {
+            let mut told = pin!(self.0.told.notified());
+            // What is told from here on is not missed.
+            told.as_mut().enable();
+            if self.now() != number {
+                return;
+            }
+            told.await;
+        }
     }
 }
 
@@ -98,6 +121,8 @@ struct Login {
     settings: Settings,
     /// Verified tokens by their digest and the profile that they opened.
     known: Cache<[u8; 32], Known>,
+    /// Whether another configuration is in effect.
+    retired: AtomicBool,
 }
 
 /// A token that was verified.
@@ -135,7 +160,8 @@ impl Auth {
     /// Everyone shows a token.
     pub fn new(settings: Settings) -> Auth {
         let known = Cache::builder().max_capacity(REMEMBERED).time_to_live(settings.remember).build();
-        Auth { open: anonymous(), login: Some(Login { settings, known }) }
+        let retired = AtomicBool::new(false);
+        Auth { open: anonymous(), login: Some(Login { settings, known, retired }) }
     }
 
     /// Who asks for the endpoint of `profile` (`""`: the default one) at `path`. A token that is known costs one digest and waits for
@@ -157,16 +183,38 @@ impl Auth {
         }
     }
 
-    /// Whether what was let in may still go on: it has not ended, nor was it revoked. For streams, which stay.
-    pub fn still(&self, access: &Access) -> bool {
-        let revoked = self.login.as_ref().is_some_and(|login| {
-            let Settings { issuers, revoked, .. } = &login.settings;
-            match &*access.principal.issuer {
-                api_key::ISSUER => api_key::id(access).is_some_and(|id| revoked.has(Revocable::ApiKey(id))),
-                id => issuers.iter().any(|issuer| issuer.id == id && issuer.has_revoked(access, revoked)),
+    /// Says that another configuration is in effect: those who come in by this one ask anew.
+    pub fn retire(&self) {
+        if let Some(login) = &self.login {
+            login.retired.store(true, Ordering::Release);
+            login.settings.epoch.advance();
+        }
+    }
+
+    /// Resolves when what was let in may go on no longer: for streams, which stay. `None`: nobody logs in, so nothing ends. `lasts`: not
+    /// at the token's end, but only where it was revoked.
+    pub fn ended(self: &Arc<Self>, access: &Arc<Access>, lasts: bool) -> Option<BoxFuture<'static, ()>> {
+        self.login.as_ref()?;
+        let (auth, access) = (self.clone(), access.clone());
+        Some(Box::pin(async move {
+            let Some(login) = &auth.login else { return };
+            let until = access.until.filter(|_| !lasts);
+            loop {
+                let epoch = login.settings.epoch.now();
+                if login.has_revoked(&access) || until.is_some_and(|until| until <= now()) {
+                    return;
+                }
+                let left = login.settings.epoch.left(epoch);
+                match until {
+                    // A little at a time, for the clock may be set.
+                    Some(until) => {
+                        let rest = Duration::from_secs(until.saturating_sub(now()).clamp(1, 3600));
+                        let _ = tokio::time::timeout(rest, left).await;
+                    }
+                    None => left.await,
+                }
             }
-        });
-        !revoked && access.until.is_none_or(|until| until > now())
+        }))
     }
 
     /// The answer to one who is let in and lacks scopes for what it asked of `profile` (RFC 6750 3.1): the challenge names all that
@@ -190,6 +238,16 @@ impl Login {
         let stands =
             known.epoch == self.settings.epoch.now() && known.access.until.is_none_or(|until| until > now());
         stands.then_some(known.access)
+    }
+
+    /// Whether what was let in is to be let in no more, whatever its token says.
+    fn has_revoked(&self, access: &Access) -> bool {
+        let Settings { issuers, revoked, .. } = &self.settings;
+        self.retired.load(Ordering::Acquire)
+            || match &*access.principal.issuer {
+                api_key::ISSUER => api_key::id(access).is_some_and(|id| revoked.has(Revocable::ApiKey(id))),
+                id => issuers.iter().any(|issuer| issuer.id == id && issuer.has_revoked(access, revoked)),
+            }
     }
 
     async fn verified(

@@ -15,7 +15,7 @@ use crate::wire::sse::{self, SseEvent};
 use crate::wire::{Id, Message, Method, Raw, Request, Version, headers, meta};
 use axum::body::Body;
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::{FutureExt, StreamExt, stream};
 use http::{HeaderMap, Response, StatusCode};
 use std::sync::Arc;
@@ -161,14 +161,14 @@ async fn respond(gate: Arc<Gate>, mount: Arc<Mount>, call: Call, id: Id, can_str
         if can_stream { tokio::time::timeout(soon, &mut first).await } else { Ok(first.as_mut().await) };
     let outcome = match opened {
         Err(_) => {
-            let streamed = Streamed { gate: gate.clone(), write };
+            let streamed = Streamed::new(&gate, write);
             return body::events(&gate, "post", streamed.stream(Waiting::First(first)));
         }
         Ok((Some(Event::Done(outcome)), _)) => outcome,
         Ok((Some(Event::Ask(ask)), _)) => write.refusal(&ask),
         Ok((first, rest)) if can_stream => {
             let kind = if write.is_standing() { "listen" } else { "post" };
-            let streamed = Streamed { gate: gate.clone(), write };
+            let streamed = Streamed::new(&gate, write);
             return body::events(&gate, kind, streamed.stream(Waiting::Events(first, rest)));
         }
         // The client takes one JSON body alone: what precedes the outcome is let go, and nothing can be asked.
@@ -194,13 +194,21 @@ enum Waiting {
 struct Streamed {
     gate: Arc<Gate>,
     write: Writer,
+    /// Resolves when the client of a standing stream is let in no longer.
+    ended: Option<BoxFuture<'static, ()>>,
 }
 
 impl Streamed {
+    fn new(gate: &Arc<Gate>, write: Writer) -> Streamed {
+        let standing = write.is_standing();
+        let ended = standing.then(|| gate.auth.ended(&write.caller().access, false)).flatten();
+        Streamed { gate: gate.clone(), write, ended }
+    }
+
     fn stream(self, state: Waiting) -> impl futures_util::Stream<Item = Bytes> + Send {
         // A stream that opens because nothing came says so at once, for the proxies on the way.
         let opening = matches!(state, Waiting::First(_)).then(|| Bytes::from_static(sse::COMMENT));
-        let lines = stream::unfold((self, state), |(streamed, state)| async move {
+        let lines = stream::unfold((self, state), |(mut streamed, state)| async move {
             let (bytes, state) = streamed.step(state).await?;
             Some((bytes, (streamed, state)))
         });
@@ -208,7 +216,7 @@ impl Streamed {
     }
 
     /// The next bytes of the stream, and what is waited for after them.
-    async fn step(&self, state: Waiting) -> Option<(Bytes, Waiting)> {
+    async fn step(&mut self, state: Waiting) -> Option<(Bytes, Waiting)> {
         let comment = Bytes::from_static(sse::COMMENT);
         let quiet = self.gate.rules.keep_alive;
         let standing = self.write.is_standing();
@@ -222,6 +230,9 @@ impl Streamed {
             Waiting::Events(None, mut rest) => tokio::select! {
                 event = rest.next() => (event, rest),
                 () = self.gate.lifecycle.draining.cancelled(), if standing => {
+                    return Some((data(self.write.closure()), Waiting::Over));
+                }
+                () = OptionFuture::from(self.ended.as_mut()).map(drop), if self.ended.is_some() => {
                     return Some((data(self.write.closure()), Waiting::Over));
                 }
                 () = tokio::time::sleep(quiet) => return Some((comment, Waiting::Events(None, rest))),

@@ -94,12 +94,16 @@ impl Reload {
         }
         let usable = self.usable(&config);
         let gate = self.gates.load_full();
+        let before = gate.auth.clone();
         let (auth, site) = self.login.build(&usable, self.links.vault())?;
         let (limits, strangers) = limits::again(&usable, &gate)?;
         let gate = Gate { auth, site, limits, strangers, ..gate.ruled(rules::of(&usable)?) };
         let gate = Arc::new(gate);
         self.links.serve(&usable, &gate.routes)?;
         self.gates.store(gate);
+        if config.auth != self.last.auth {
+            before.retire();
+        }
         self.last = config;
         Ok(())
     }

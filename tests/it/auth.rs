@@ -2,10 +2,12 @@
 
 mod admission;
 mod attacks;
+mod command;
 mod field_cases;
 pub mod issuer;
 mod keys;
 mod pods;
+mod streams;
 
 use crate::gateway::Gateway;
 use crate::gateway::exchange::Answer;

@@ -8,7 +8,7 @@ use crate::wire::sse::{self, SseEvent};
 use crate::wire::{Version, code, envelope};
 use axum::body::Body;
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, Stream, StreamExt};
 use http::Response;
@@ -33,7 +33,7 @@ pub fn answering(peer: &Peer, follower: Follower) -> Response<Body> {
     // Older clients do not know that such a stream may close before its answer.
     let moves = primed(peer.caller.version);
     let parting = Parting::answer(peer, moves, id);
-    body::events(&peer.gate, "post", events(peer, prime, follower.into_stream(), parting))
+    body::events(&peer.gate, "post", events(peer, prime, follower.into_stream(), parting, None))
 }
 
 /// The rest of a stream that answered a POST.
@@ -41,7 +41,7 @@ pub fn resumed(peer: &Peer, follower: Follower) -> Response<Body> {
     let follower = inheriting(peer, follower);
     // Who has resumed once can do so again.
     let parting = Parting::answer(peer, true, follower.priming_id());
-    body::events(&peer.gate, "get", events(peer, None, follower.into_stream(), parting))
+    body::events(&peer.gate, "get", events(peer, None, follower.into_stream(), parting, None))
 }
 
 /// The reader of a stream: should its pod be gone, its calls are gone on with here.
@@ -56,7 +56,8 @@ pub fn standing(peer: &Peer, listener: Listener) -> Response<Body> {
     let prime = id.clone().filter(|_| primed(peer.caller.version)).map(prime);
     let frames = listener.until(peer.gate.lifecycle.draining.clone()).into_stream();
     let parting = Parting { id, at_end: true, ..Parting::never() };
-    body::events(&peer.gate, "get", events(peer, prime, frames, parting))
+    let ended = peer.gate.auth.ended(&peer.caller.access, false);
+    body::events(&peer.gate, "get", events(peer, prime, frames, parting, ended))
 }
 
 /// The stream of HTTP+SSE, after `opening`. It cannot be resumed, and a client that opens another has a new session: it
@@ -80,13 +81,15 @@ pub fn sse(peer: &Peer, opening: Bytes, listener: Listener) -> Response<Body> {
     };
     let frames = listener.until(until).into_stream();
     let parting = Parting { at_end: true, ..Parting::when(silent) };
-    body::events(&peer.gate, "sse", events(peer, Some(opening), frames, parting))
+    // Its client cannot come back to it with another token: each message that it sends shows one.
+    let ended = peer.gate.auth.ended(&peer.caller.access, true);
+    body::events(&peer.gate, "sse", events(peer, Some(opening), frames, parting, ended))
 }
 
 /// A stream that answers a POST of a client without a session: no ids, for it cannot be resumed.
 pub fn passing(peer: &Peer, messages: mpsc::Receiver<Bytes>) -> Response<Body> {
     let frames = ReceiverStream::new(messages).map(|message| Frame::Message { id: None, message });
-    body::events(&peer.gate, "post", events(peer, None, frames.boxed(), Parting::never()))
+    body::events(&peer.gate, "post", events(peer, None, frames.boxed(), Parting::never(), None))
 }
 
 /// How a stream closes while its pod drains, so that the client goes on elsewhere.
@@ -136,6 +139,8 @@ struct Sending {
     frames: BoxStream<'static, Frame>,
     parting: Parting,
     parts: BoxFuture<'static, ()>,
+    /// Resolves when its client is let in no longer. An answer is sent to its end.
+    ended: Option<BoxFuture<'static, ()>>,
     /// When this stream last counted as a use of its session.
     touched: Instant,
     over: bool,
@@ -146,12 +151,13 @@ fn events(
     opening: Option<Bytes>,
     frames: BoxStream<'static, Frame>,
     parting: Parting,
+    ended: Option<BoxFuture<'static, ()>>,
 ) -> impl Stream<Item = Bytes> + Send + use<> {
     // A comment says at once to every proxy on the way that the stream is open.
     let opening = stream::iter([Some(Bytes::from_static(sse::COMMENT)), opening].into_iter().flatten());
     let parts = (parting.when)();
     let sending =
-        Sending { peer: peer.clone(), frames, parting, parts, touched: Instant::now(), over: false };
+        Sending { peer: peer.clone(), frames, parting, parts, ended, touched: Instant::now(), over: false };
     opening.chain(stream::unfold(sending, |mut sending| async move {
         let bytes = sending.next().await?;
         Some((bytes, sending))
@@ -172,6 +178,10 @@ impl Sending {
                 None => return None,
             },
             () = &mut self.parts => return self.farewell(),
+            () = OptionFuture::from(self.ended.as_mut()).map(drop), if self.ended.is_some() => {
+                self.over = true;
+                return Some(self.later());
+            }
             () = tokio::time::sleep(quiet) => Bytes::from_static(sse::COMMENT),
         };
         if self.touched.elapsed() >= quiet {
@@ -197,12 +207,17 @@ impl Sending {
         if !self.peer.gate.lifecycle.draining.is_cancelled() {
             return None;
         }
+        Some(self.later())
+    }
+
+    /// From where to go on, and to come back soon.
+    fn later(&mut self) -> Bytes {
         let mut bits = [0];
         // Without randomness all come back at the same time, which is no worse than unpleasant.
         let _ = aws_lc_rs::rand::fill(&mut bits);
         let wait = RETRY + RETRY * u64::from(bits[0]) / 255;
         let id = self.parting.id.take().map(|id| format!("id: {id}\n")).unwrap_or_default();
-        Some(format!("{id}retry: {wait}\n\n").into())
+        format!("{id}retry: {wait}\n\n").into()
     }
 }
 
