@@ -29,12 +29,21 @@ pub fn answer(lifecycle: &Lifecycle, plan: Plan, peer: SocketAddr, request: &Req
         }
         "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response(),
         "/metrics" => {
+            tell_drain(lifecycle);
             ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics().exposition())
                 .into_response()
         }
         _ => (StatusCode::NOT_FOUND, "no such page: /livez, /readyz, /drain and /metrics are here\n")
             .into_response(),
     }
+}
+
+/// How far the pod has come, at each scrape: nothing else changes it.
+fn tell_drain(lifecycle: &Lifecycle) {
+    let (since, limit) = lifecycle.draining_for().unwrap_or_default();
+    metrics().drain_stage.set(lifecycle.stage() as i64);
+    metrics().drain_seconds.set(since.as_secs_f64());
+    metrics().drain_limit_seconds.set(limit.as_secs_f64());
 }
 
 /// 202 with the stage that the pod is in from now on.

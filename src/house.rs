@@ -26,7 +26,7 @@ use crate::policy;
 use crate::relay::{self, Relay};
 use crate::sealing::{KeyError, KeyMaterial, Keyring};
 use crate::session::{self, Sessions};
-use crate::store::{Memory, PodId, Redis, Store, redis};
+use crate::store::{Measured, Memory, PodId, Redis, Store, redis};
 use crate::vault::{self, Vault};
 use crate::{admin, auth};
 use admin::Inside;
@@ -193,7 +193,7 @@ pub async fn store(config: &Config) -> Result<Arc<dyn Store>, StartError> {
     let url = url.reveal().map_err(|error| setting(error.to_string()))?;
     let settings = redis::Settings { tls: outbound::files(&config.store.tls), ..redis::Settings::new(url) };
     match Redis::connect(settings).await {
-        Ok(redis) => Ok(Arc::new(redis)),
+        Ok(redis) => Ok(Arc::new(Measured::new(Arc::new(redis)))),
         Err(redis::StartError::Tls(error)) => Err(outbound::file("store", error)),
         Err(error) => Err(error.into()),
     }

@@ -49,7 +49,7 @@ pub struct Lifecycle {
     /// The process is to end, and not only to drain.
     told: CancellationToken,
     ready: Arc<AtomicBool>,
-    plan: Arc<OnceLock<Plan>>,
+    plan: Arc<OnceLock<(Plan, Instant)>>,
     /// A request has come while the pod drains.
     heard: Arc<Notify>,
 }
@@ -77,7 +77,12 @@ impl Lifecycle {
 
     /// How long silence lasts before whoever routes to this pod has learned that it leaves.
     pub fn linger(&self) -> Duration {
-        self.plan.get().map_or(Duration::ZERO, |plan| plan.propagation)
+        self.plan.get().map_or(Duration::ZERO, |(plan, _)| plan.propagation)
+    }
+
+    /// How long ago the pod was told to drain, and how long it may take at most.
+    pub fn draining_for(&self) -> Option<(Duration, Duration)> {
+        self.plan.get().map(|(plan, begun)| (begun.elapsed(), plan.propagation + plan.budget))
     }
 
     /// Counts a request against the silence after which idle connections close. Costs nothing while the pod serves.
@@ -89,7 +94,7 @@ impl Lifecycle {
 
     /// Begins to drain; the later stages follow by themselves. The first plan holds: a second call changes nothing.
     pub fn drain(&self, plan: Plan) {
-        if self.plan.set(plan).is_ok() {
+        if self.plan.set((plan, Instant::now())).is_ok() {
             self.leaving.cancel();
             let (lifecycle, over) = (self.clone(), self.over.clone());
             tokio::spawn(async move {

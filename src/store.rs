@@ -2,11 +2,13 @@
 //! memory and Redis give alike. It knows nothing of MCP; to it, fields and events are opaque bytes.
 
 mod key;
+mod measured;
 pub mod memory;
 mod rate;
 pub mod redis;
 
 pub use key::{Key, PodId, Topic};
+pub use measured::Measured;
 pub use memory::Memory;
 pub use rate::{Grant, Rate};
 pub use redis::Redis;

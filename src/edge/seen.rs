@@ -4,7 +4,7 @@
 use super::gate::Gate;
 use crate::mcp::{Access, Caller};
 use crate::telemetry::audit::Refused;
-use crate::telemetry::{Carried, Detail, Target, Watch};
+use crate::telemetry::{Carried, Detail, Target, Watch, metrics};
 use crate::wire::params::Params;
 use crate::wire::{Id, Method, json};
 use http::{HeaderMap, StatusCode, header};
@@ -42,6 +42,7 @@ pub fn refused(
     access: Option<&Access>,
     map: &HeaderMap,
 ) {
+    metrics().auth_denied.with_label_values(&[status.as_str()]).inc();
     let principal = access.map(|access| (&*access.principal.tenant, &*access.principal.subject));
     let agent = map.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
     gate.lookout.refused(Refused { status: status.as_u16(), why, profile, principal, agent });

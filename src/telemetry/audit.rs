@@ -7,7 +7,7 @@ mod redact;
 use super::meters::Meters;
 use super::outbox::{Deliver, Outbox};
 use super::watch::{Target, Who};
-pub(super) use event::without_query;
+pub(super) use event::{profile, without_query};
 use futures_util::FutureExt;
 use opentelemetry::logs::{AnyValue, LogRecord, Logger, LoggerProvider, Severity};
 use opentelemetry_sdk::Resource;
@@ -189,6 +189,7 @@ impl Event {
     fn record(&self, record: &mut impl LogRecord) {
         let line = self.line();
         record.set_timestamp(self.at());
+        record.set_observed_timestamp(self.at());
         record.set_event_name(line.event());
         record.set_severity_number(Severity::Info);
         record.set_severity_text("INFO");

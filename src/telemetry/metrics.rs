@@ -1,7 +1,7 @@
 //! Prometheus metrics. Every label has a bounded set of values, whatever clients and upstreams send.
 
 use prometheus::core::Collector;
-use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::{Encoder, Gauge, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 use std::sync::OnceLock;
 
 pub struct Metrics {
@@ -36,6 +36,13 @@ pub struct Metrics {
     pub policy_webhook: IntCounterVec,
     /// Definitions of tools that were found changed, by upstream.
     pub pins_changed: IntCounterVec,
+    /// Requests that were not let in, by HTTP status.
+    pub auth_denied: IntCounterVec,
+    /// The pod's stage: 0 starting, 1 ready, 2 leaving, 3 draining, 4 drained.
+    pub drain_stage: IntGauge,
+    /// How long ago the pod was told to drain, and how long it may take; 0 where it was not.
+    pub drain_seconds: Gauge,
+    pub drain_limit_seconds: Gauge,
     /// Requests that deviate from the specification and were served by a switch of the configuration.
     pub compat: IntCounterVec,
 }
@@ -60,7 +67,26 @@ impl Metrics {
             registry.register(Box::new(vec.clone())).expect("each name is registered once");
             vec
         };
+        let gauge = |name: &str, help: &str| {
+            let gauge = Gauge::new(name, help).expect("the name is valid");
+            registry.register(Box::new(gauge.clone())).expect("each name is registered once");
+            gauge
+        };
+        let stage = IntGauge::new(
+            "plasm_drain_stage",
+            "The pod's stage: 0 starting, 1 ready, 2 leaving, 3 draining, 4 drained.",
+        )
+        .expect("the name is valid");
+        registry.register(Box::new(stage.clone())).expect("each name is registered once");
+        let auth_denied = counters("plasm_auth_denied_total", "Requests that were not let in.", &["status"]);
+        for status in ["401", "403", "503"] {
+            auth_denied.with_label_values(&[status]);
+        }
         Metrics {
+            auth_denied,
+            drain_stage: stage,
+            drain_seconds: gauge("plasm_drain_seconds", "How long ago the pod was told to drain."),
+            drain_limit_seconds: gauge("plasm_drain_limit_seconds", "How long its drain may take."),
             streams: gauges("plasm_streams", "Open streams.", &["kind"]),
             sessions: counters("plasm_sessions_total", "Legacy sessions, by event.", &["event"]),
             config_reloads: counters(

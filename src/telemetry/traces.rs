@@ -5,7 +5,7 @@ mod carried;
 
 pub use carried::Carried;
 
-use super::audit::without_query;
+use super::audit::{profile, without_query};
 use super::outbox::{Deliver, Outbox};
 use super::watch::{Detail, End, Target, Who};
 use bytes::Bytes;
@@ -166,7 +166,7 @@ impl Traced {
         set("jsonrpc.request.id", detail.id.trim_matches('"'));
         transported(&span, detail.transport);
         set("plasm.tenant", who.tenant());
-        set("plasm.profile", who.profile());
+        set("plasm.profile", profile(who.profile()));
         if let Some(client) = who.client() {
             set("plasm.client", &client);
         }

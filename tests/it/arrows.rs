@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Each room with the rooms it may import. What is not listed here is no room, and the test says so.
 const ARROWS: &[(&str, &[&str])] = &[
     ("wire", &[]),
-    ("store", &["tls"]),
+    ("store", &["telemetry", "tls"]),
     ("config", &[]),
     ("telemetry", &[]),
     ("lifecycle", &[]),

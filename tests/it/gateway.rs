@@ -82,6 +82,10 @@ impl Gateway {
             let url = format!("http://{address}/mcp");
             return Gateway { serving: Serving::Pods(cluster), url, address, folder };
         }
+        if content.contains(r#""to":"stdout""#) {
+            let out = std::fs::File::create(folder.path().join("out")).expect("the folder takes a file");
+            return Gateway::telling(folder, &path, flag, out.into());
+        }
         let log = std::fs::File::create(folder.path().join("log")).expect("the folder takes a log");
         let mut process = Command::new(env!("CARGO_BIN_EXE_plasm-mcp"))
             .args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", flag])
@@ -112,6 +116,39 @@ impl Gateway {
             gateway.address = gateway.said("listen");
         }
         gateway
+    }
+
+    /// One whose standard output is the audit's, and bears no banner.
+    fn telling(folder: TempDir, file: &std::path::Path, flag: &str, out: Stdio) -> Gateway {
+        let log = std::fs::File::create(folder.path().join("log")).expect("the folder takes a log");
+        let process = Command::new(env!("CARGO_BIN_EXE_plasm-mcp"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", flag])
+            .arg(file)
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(log)
+            .spawn()
+            .expect("the gateway starts");
+        let (url, address) = (String::new(), SocketAddr::from(([127, 0, 0, 1], 0)));
+        let mut gateway = Gateway { serving: Serving::One(process), url, address, folder };
+        let line: Value =
+            serde_json::from_str(&gateway.logged("probes and metrics are at")).expect("the log is JSON");
+        gateway.address = line["listen"].as_str().expect("it says where").parse().expect("an address");
+        gateway.url = format!("http://{}/mcp", gateway.address);
+        gateway
+    }
+
+    /// As [`Gateway::start`], with an audit that nobody reads.
+    pub fn stalled(config: Value) -> Gateway {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("plasm.yaml");
+        std::fs::write(&file, config.to_string()).expect("the folder takes a file");
+        Gateway::telling(folder, &file, "--config", Stdio::piped())
+    }
+
+    /// What it has written to standard output, where the audit goes there.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("out")).unwrap_or_default()
     }
 
     /// What it has logged so far.

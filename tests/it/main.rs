@@ -24,5 +24,6 @@ mod stdio_edge;
 mod store;
 mod store_trouble;
 mod takeover;
+mod telemetry;
 mod upstream_channels;
 mod upstream_link;

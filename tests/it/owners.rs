@@ -20,7 +20,7 @@ const V: &str = "2025-11-25";
 const KEY: &str = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
 
 /// Two pods with an internal listener each, and what they stand on.
-struct Pods {
+pub struct Pods {
     one: Gateway,
     two: Gateway,
     redis: Server,
@@ -39,7 +39,7 @@ impl Pods {
         Pods::with(json!({ "upstreams": { "up": upstream }, "log": { "filter": "info,plasm_mcp=debug" } }))
     }
 
-    fn with(mut config: Value) -> Pods {
+    pub fn with(mut config: Value) -> Pods {
         let redis = Server::start(&[]);
         let folder = tempfile::tempdir().expect("a folder");
         let key = folder.path().join("key");
@@ -53,7 +53,7 @@ impl Pods {
         Pods { one, two, redis, config, _folder: folder }
     }
 
-    fn clients(&self, capabilities: Value) -> [Modern; 2] {
+    pub fn clients(&self, capabilities: Value) -> [Modern; 2] {
         [&self.one, &self.two].map(|pod| Modern::new(pod.address, "/mcp", capabilities.clone()))
     }
 

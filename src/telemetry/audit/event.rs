@@ -183,7 +183,8 @@ impl Event {
     }
 }
 
-fn profile(name: &str) -> &str {
+/// As configurations name it.
+pub(in crate::telemetry) fn profile(name: &str) -> &str {
     if name.is_empty() { "default" } else { name }
 }
 
