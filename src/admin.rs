@@ -1,8 +1,10 @@
 //! The admin port: probes, metrics, the drain, and pages for the operator, never on the public listener.
 
 mod inside;
+mod seen;
 
 pub use inside::{Inside, Page};
+pub use seen::{Attachments, Usage};
 
 use crate::lifecycle::{Lifecycle, Plan, Stage};
 use crate::telemetry::metrics;

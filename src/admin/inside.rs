@@ -2,6 +2,7 @@
 
 use super::not_allowed;
 use axum::body::{Body, Bytes};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
@@ -20,8 +21,8 @@ pub trait Page: Send + Sync + 'static {
     /// `/admin/…`
     fn path(&self) -> &'static str;
     fn verb(&self) -> Method;
-    /// `query` as it came; `body` whole.
-    fn answer(&self, query: Option<&str>, body: Bytes) -> BoxFuture<'static, Response>;
+    /// `head` as it came; `body` whole.
+    fn answer(&self, head: &Parts, body: Bytes) -> BoxFuture<'static, Response>;
 }
 
 /// The pages, and who may ask for them.
@@ -57,7 +58,7 @@ impl Inside {
         let Ok(Ok(body)) = read else {
             return (StatusCode::BAD_REQUEST, "the body is too large, or did not come\n").into_response();
         };
-        page.answer(head.uri.query(), body.to_bytes()).await
+        page.answer(&head, body.to_bytes()).await
     }
 
     /// Whoever has the token; without it whoever is on this machine, but no page in a browser there, which is told by the origin
@@ -108,7 +109,7 @@ mod tests {
             Method::POST
         }
 
-        fn answer(&self, _: Option<&str>, body: Bytes) -> BoxFuture<'static, Response> {
+        fn answer(&self, _: &Parts, body: Bytes) -> BoxFuture<'static, Response> {
             futures_util::future::ready(body.into_response()).boxed()
         }
     }

@@ -5,6 +5,7 @@ use crate::admin::Page;
 use crate::auth::{Revocable, RevokeError, Revoked};
 use crate::config::parse_duration;
 use axum::body::Bytes;
+use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
@@ -57,7 +58,7 @@ impl Page for Revoke {
         Method::POST
     }
 
-    fn answer(&self, _: Option<&str>, body: Bytes) -> BoxFuture<'static, Response> {
+    fn answer(&self, _: &Parts, body: Bytes) -> BoxFuture<'static, Response> {
         let revoked = self.0.clone();
         Box::pin(async move {
             const FORM: &str = "one of {\"api_key\": ID}, {\"family\": ID}, {\"client\": ID}, {\"token\": JTI, \"issuer\": URL}; \

@@ -131,9 +131,7 @@ impl Gateway {
             .expect("the gateway starts");
         let (url, address) = (String::new(), SocketAddr::from(([127, 0, 0, 1], 0)));
         let mut gateway = Gateway { serving: Serving::One(process), url, address, folder };
-        let line: Value =
-            serde_json::from_str(&gateway.logged("probes and metrics are at")).expect("the log is JSON");
-        gateway.address = line["listen"].as_str().expect("it says where").parse().expect("an address");
+        gateway.address = gateway.said("listen");
         gateway.url = format!("http://{}/mcp", gateway.address);
         gateway
     }
@@ -147,7 +145,7 @@ impl Gateway {
     }
 
     /// What it has written to standard output, where the audit goes there.
-    pub fn said(&self) -> String {
+    pub fn written(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("out")).unwrap_or_default()
     }
 

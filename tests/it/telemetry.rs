@@ -3,6 +3,7 @@
 
 mod audit;
 mod collector;
+mod pages;
 
 use crate::gateway::Gateway;
 use crate::gateway::legacy::Legacy;

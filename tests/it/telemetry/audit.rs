@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// The audit of a gateway so far.
 fn lines(gateway: &Gateway) -> Vec<Value> {
-    let text = gateway.said();
+    let text = gateway.written();
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}")))
         .collect()
@@ -71,7 +71,7 @@ async fn each_call_is_one_event_on_standard_output_whatever_becomes_of_it() {
     assert_eq!((&refused["outcome"], &refused["code"]), (&json!("unknown_tool"), &json!(-32602)));
     let read = event(&gateway, "a resource", |line| line["method"] == "resources/read").await;
     assert_eq!(read["uri"], "test://none", "a query may be a secret");
-    let all = gateway.said();
+    let all = gateway.written();
     for secret in ["4111", "sk-abc", "nobody-asks", "sig=abc", legacy.session.as_deref().unwrap()] {
         assert!(!all.contains(secret), "{secret}");
     }
