@@ -14,6 +14,7 @@ mod harness;
 mod hostile_client;
 mod legacy_edge;
 mod lossless;
+mod matrix;
 mod must_show;
 mod outbound;
 mod owners;
