@@ -387,7 +387,7 @@ impl Feeding<'_> {
         let told = async {
             session.changes.acknowledged().await;
             loop {
-                if session.attends_here().await {
+                if Box::pin(session.attends_here()).await {
                     self.missed.notify_one();
                 }
                 // Where a newer stream was opened here before another pod's call stood, that one must give way.

@@ -1,6 +1,7 @@
 //! What a session's GET streams carry: one standing call a session, for all lists and what it subscribed to, held by the
 //! pod that has the newest stream while one is open and a little longer, for clients reopen them. Where another pod has a
-//! newer one, the call of this pod stands until that pod's does: nothing is missed between them.
+//! newer one, the call of this pod stands until that pod's does: nothing is missed between them. What a standing call seldom
+//! does is boxed: it would take its room in each of thousands that wait.
 
 use super::peer::Peer;
 use crate::edge::gate::Gate;
@@ -60,7 +61,7 @@ impl Standing {
                 () = leaves => End::Over,
             };
             if !matches!(end, End::Relieved) {
-                attending.leave_off().await;
+                Box::pin(attending.leave_off()).await;
             }
             drop(held.take());
             // A stream may have been opened after we had decided to go, and before another could take our place.
@@ -87,7 +88,7 @@ impl Standing {
             };
             let end = self.feed(attending.session(), until, feeding.missed()).await;
             if let End::Relieved = end {
-                feeding.hand_over().await;
+                Box::pin(feeding.hand_over()).await;
                 if !self.peer.gate.lifecycle.draining.is_cancelled() {
                     continue;
                 }
@@ -123,7 +124,7 @@ impl Standing {
                 end = &mut until => return end,
                 () = &mut missed, if !made_up => {
                     made_up = true;
-                    self.tell_everything(session).await;
+                    Box::pin(self.tell_everything(session)).await;
                     continue;
                 }
             };
@@ -131,7 +132,7 @@ impl Standing {
                 Some(Event::Note(note)) => {
                     session.tell(envelope::write_notification(&note.method, &note.params));
                 }
-                Some(Event::Ask(ask)) => self.ask(session, ask).await,
+                Some(Event::Ask(ask)) => Box::pin(self.ask(session, ask)).await,
                 Some(Event::Pause) => {}
                 Some(Event::Done(_)) | None => return End::Over,
             }
