@@ -1,5 +1,6 @@
 //! From a request to its principal. Until a login is configured, everyone on loopback is the same anonymous one.
 
+pub mod account;
 pub mod api_key;
 pub mod browser;
 pub mod form;

@@ -102,7 +102,7 @@ mod tests {
                 title => evil, text => evil, link => context! { href => evil, label => evil }, client => evil, host => evil, address => evil,
                 document => evil, local => true, stranger => true, scopes => vec![item.clone()], user => evil, profile => evil,
                 resource => evil, ticket => evil, to => evil, app => true, error => evil, sessions => vec![item.clone()],
-                clients => vec![item.clone()], accounts => vec![item.clone()], csrf => evil, back => evil,
+                clients => vec![item.clone()], accounts => vec![item.clone()], csrf => evil, leave => evil, back => evil,
             };
             let page = page(StatusCode::OK, name, evil, fields);
             let text = String::from_utf8(page.body().to_vec()).unwrap();
