@@ -16,6 +16,7 @@ mod drain;
 mod health;
 mod list;
 mod listen;
+mod password;
 mod peer;
 mod probe;
 mod program;
@@ -94,6 +95,9 @@ enum Command {
     /// Check, show or describe a configuration
     #[command(after_help = EXIT_CODES)]
     Config(config::Args),
+    /// Hash a password from standard input, for `auth.login.users`
+    #[command(after_help = EXIT_CODES)]
+    Password(password::Args),
     /// Check catalogs of the execute surface, and tell their digests
     #[command(after_help = EXIT_CODES)]
     Catalog(catalog::Args),
@@ -141,6 +145,7 @@ pub fn main() -> ExitCode {
             Command::Health(args) => health::run(args).await,
             Command::Token(args) => token::run(args).await,
             Command::Config(args) => config::run(args).await,
+            Command::Password(args) => password::run(args).await,
             Command::Catalog(args) => catalog::run(args).await,
             Command::Program(args) => program::run(args).await,
         }

@@ -10,6 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 mod auth;
+mod auth_server;
 mod check;
 mod credentials;
 mod egress;
@@ -35,6 +36,7 @@ mod validate;
 mod watch;
 
 pub use auth::{Algorithm, ApiKey, Auth, Issuer};
+pub use auth_server::{AuthServer, BrowserLogin, LoginUser, OidcLogin, Redirects, Vendor};
 pub use credentials::{ClientAuth, Credential, CredentialKind};
 pub use egress::Egress;
 pub use format::is_key_id;
@@ -108,6 +110,8 @@ pub struct Config {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "secret::secret_schema")]
     pub admin_token: Option<Secret>,
+    /// Serves the built-in demonstration upstream besides the configured ones, as `--demo` does.
+    pub demo: bool,
     /// Who may come in.
     pub auth: Auth,
     /// Limits of size and number.
@@ -412,6 +416,7 @@ impl Default for Config {
             trusted_proxies_header: ProxyHeader::default(),
             insecure_no_auth: false,
             admin_token: None,
+            demo: false,
             auth: Auth::default(),
             limits: Limits::default(),
             rates: Rates::default(),

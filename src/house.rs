@@ -5,6 +5,7 @@ mod limits;
 mod links;
 mod login;
 mod outbound;
+mod people;
 mod reload;
 mod revoke;
 mod rules;
@@ -15,7 +16,7 @@ pub use links::Links;
 pub use login::Login;
 pub use upstreams::link;
 
-use crate::config::Config;
+use crate::config::{Config, Secret};
 use crate::edge::Gate;
 use crate::edge::callers::Callers;
 use crate::edge::legacy;
@@ -24,7 +25,7 @@ use crate::egress::Egress;
 use crate::lifecycle::{Lifecycle, Plan};
 use crate::policy;
 use crate::relay::{self, Relay};
-use crate::sealing::{KeyError, KeyMaterial, Keyring};
+use crate::sealing::{KeyMaterial, Keyring};
 use crate::session::{self, Sessions};
 use crate::store::{Measured, Memory, PodId, Redis, Store, redis};
 use crate::vault::{self, Vault};
@@ -58,8 +59,6 @@ const HEARS_WITHIN: Duration = Duration::from_secs(5);
 pub enum StartError {
     #[error("{what} {address}: {error}; set another by {flag}", flag = flag(what))]
     Bind { what: &'static str, address: SocketAddr, error: std::io::Error },
-    #[error("sealing.keys[{index}]: {error}")]
-    Key { index: usize, error: KeyError },
     #[error("{key}: {why}")]
     Setting { key: String, why: String },
     #[error("store.redis_url: {0}")]
@@ -90,12 +89,14 @@ impl House {
         let lifecycle = Lifecycle::default();
         let address = internal.as_ref().map(|(_, address)| address.as_str());
         let store = store(config).await?;
-        let login = Login::new(config, store.clone(), public.local_addr().unwrap_or(config.listen))?;
+        let at = public.local_addr().unwrap_or(config.listen);
+        let keyring = Arc::new(keyring(config)?);
+        let login = Login::new(config, store.clone(), keyring.clone(), at)?;
         // The port is known by now, where the configuration left it open.
-        let here = Config { listen: public.local_addr().unwrap_or(config.listen), ..config.clone() };
+        let here = Config { listen: at, ..config.clone() };
         let reached =
             Reached { base: outbound::base(&here), internal: address, egress: login.egress.clone() };
-        let (mut gate, links) = gate_among(config, demo, &lifecycle, store, reached)?;
+        let (mut gate, links) = gate_among(config, demo, &lifecycle, store, keyring, reached)?;
         // Who was shut out is not let in by a pod that has just begun.
         login.revoked.catch_up().await;
         (gate.auth, gate.site) = login.build(config, links.vault())?;
@@ -211,7 +212,7 @@ pub fn gate(
     // No page is served here; where the configuration names the gateway that does, accounts are connected there.
     let base = config.public_url.as_ref().and_then(|_| outbound::base(config));
     let reached = Reached { base, internal: None, egress: outbound::egress(config)? };
-    gate_among(config, demo, lifecycle, store, reached)
+    gate_among(config, demo, lifecycle, store, Arc::new(keyring(config)?), reached)
 }
 
 /// How a pod is reached, and how it reaches strangers.
@@ -229,9 +230,9 @@ fn gate_among(
     demo: bool,
     lifecycle: &Lifecycle,
     store: Arc<dyn Store>,
+    keyring: Arc<Keyring>,
     reached: Reached<'_>,
 ) -> Result<(Gate, Links), StartError> {
-    let keyring = Arc::new(keyring(config)?);
     let rules = rules::of(config)?;
     let sessions = session::Settings {
         life: config.sessions.ttl,
@@ -256,7 +257,7 @@ fn gate_among(
     });
     let ground = policy::Ground { store: store.clone(), keyring: keyring.clone(), egress: egress.clone() };
     // Where people log in elsewhere alone, nobody at a browser could show who they are.
-    let base = base.filter(|_| !config.auth.is_on());
+    let base = base.filter(|_| !config.auth.is_on() || config.auth.login.is_on());
     let vault = Vault::new(vault::Settings { store: store.clone(), keyring: keyring.clone(), egress, base });
     let (routes, links) = (Arc::new(ArcSwap::default()), Links::new(demo, relay, vault, ground));
     links.serve(config, &routes)?;
@@ -290,13 +291,18 @@ fn admin_token(config: &Config) -> Result<Option<SecretString>, StartError> {
 }
 
 fn keyring(config: &Config) -> Result<Keyring, StartError> {
-    if config.sealing.keys.is_empty() {
-        return Ok(Keyring::random());
+    match config.sealing.keys.is_empty() {
+        true => Ok(Keyring::random()),
+        false => ring("sealing.keys", &config.sealing.keys),
     }
-    let setting = |index, why: String| StartError::Setting { key: format!("sealing.keys[{index}]"), why };
-    let keys = config.sealing.keys.iter().enumerate().map(|(index, key)| {
-        let secret = key.reveal().map_err(|e| setting(index, e.to_string()))?;
-        KeyMaterial::from_text(&secret).map_err(|error| StartError::Key { index, error })
+}
+
+/// The keyring that a list of secrets is.
+fn ring(setting: &str, keys: &[Secret]) -> Result<Keyring, StartError> {
+    let wrong = |index: usize, why: String| StartError::Setting { key: format!("{setting}[{index}]"), why };
+    let keys = keys.iter().enumerate().map(|(index, key)| {
+        let secret = key.reveal().map_err(|error| wrong(index, error.to_string()))?;
+        KeyMaterial::from_text(&secret).map_err(|error| wrong(index, error.to_string()))
     });
-    Keyring::new(keys.collect::<Result<Vec<_>, _>>()?).map_err(|error| StartError::Key { index: 0, error })
+    Keyring::new(keys.collect::<Result<Vec<_>, _>>()?).map_err(|error| wrong(0, error.to_string()))
 }

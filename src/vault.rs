@@ -6,6 +6,7 @@ mod client;
 mod connect;
 mod exchange;
 mod held;
+mod listed;
 mod metadata;
 mod ours;
 mod slot;

@@ -124,17 +124,17 @@ fn client(held: &Holding) -> Value {
     let text = |name: &str| held.about[name].as_str().unwrap_or_default().to_owned();
     context! {
         id => &held.id, name => text("name"), host => text("host"), resource => text("resource"), scope => text("scope"),
-        since => date(held.since),
+        since => day(held.since),
     }
 }
 
 fn session(held: &Holding, visitor: &Visitor) -> Value {
     let agent = held.about.as_str().unwrap_or_default();
-    context! { id => &held.id, agent, since => date(held.since), this => held.id == visitor.session }
+    context! { id => &held.id, agent, since => day(held.since), this => held.id == visitor.session }
 }
 
 /// A day of the Gregorian calendar, UTC: `2026-11-30` (days to civil date, as Howard Hinnant wrote it down).
-fn date(seconds: u64) -> String {
+pub fn day(seconds: u64) -> String {
     let days = i64::try_from(seconds / 86_400).unwrap_or(0) + 719_468;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -153,8 +153,8 @@ mod tests {
     #[test]
     fn days_are_those_of_the_calendar() {
         let table = [(0, "1970-01-01"), (951_782_400, "2000-02-29"), (1_796_000_000, "2026-11-30")];
-        for (seconds, day) in table {
-            assert_eq!(date(seconds), day);
+        for (seconds, written) in table {
+            assert_eq!(day(seconds), written);
         }
     }
 }

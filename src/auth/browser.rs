@@ -5,7 +5,7 @@ pub mod cookies;
 mod oidc;
 mod users;
 
-pub use oidc::{Oidc, OidcError};
+pub use oidc::{Oidc, OidcError, Settings as OidcSettings};
 pub use users::{PasswordError, User, Users, hash_password};
 
 use super::holdings::{Holdings, Kind};

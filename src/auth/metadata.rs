@@ -56,6 +56,26 @@ impl Metadata {
         Metadata { about: About { origin, ..about }, roots }
     }
 
+    /// Scheme, host and port, as clients write them.
+    pub fn origin(&self) -> &str {
+        &self.about.origin
+    }
+
+    /// All scopes that anything here asks for, or that clients are told of.
+    pub fn offered(&self) -> BTreeSet<String> {
+        let profiles = self.about.profiles.values().flat_map(Scopes::iter);
+        profiles
+            .chain(self.about.scopes.iter())
+            .filter(|scope| *scope != OFFLINE)
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// The path of the default profile that clients are told.
+    pub fn root(&self) -> &str {
+        &self.roots[0]
+    }
+
     /// The scopes that a client needs to enter a profile.
     pub fn needs(&self, profile: &str) -> impl Iterator<Item = &str> {
         self.about.profiles.get(profile).into_iter().flat_map(Scopes::iter)
@@ -74,7 +94,7 @@ impl Metadata {
 
     /// The path of the endpoint that a request's path is, or is below, as the client wrote it: the one that its metadata names.
     /// `None`: below none.
-    fn endpoint(&self, path: &str) -> Option<(String, Arc<str>)> {
+    pub fn endpoint(&self, path: &str) -> Option<(String, Arc<str>)> {
         let (bare, slash) = match path.strip_suffix('/') {
             Some(bare) => (bare, "/"),
             None => (path, ""),

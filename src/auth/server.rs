@@ -19,7 +19,7 @@ use super::browser::{Browser, Person};
 use super::pages::{Asked, Pages, Readers, not_allowed};
 use super::resources::{Resource, Resources};
 use super::revoked::Revoked;
-use super::{FAMILY, KeySet, now, random_text};
+use super::{FAMILY, now, random_text};
 use crate::egress::Egress;
 use crate::mcp::Scopes;
 use crate::sealing::Keyring;
@@ -46,7 +46,7 @@ pub const OFFLINE: &str = "offline_access";
 pub struct Settings {
     /// Scheme, host and port under which it is reached: its identifier.
     pub issuer: Arc<str>,
-    pub keys: SigningKeys,
+    pub keys: Arc<SigningKeys>,
     /// Seals client ids; kept longer than other keys.
     pub client_ids: Arc<Keyring>,
     pub policy: Policy,
@@ -77,7 +77,7 @@ pub struct Ground {
 /// The authorisation server.
 pub struct Server {
     issuer: Arc<str>,
-    keys: SigningKeys,
+    keys: Arc<SigningKeys>,
     policy: Policy,
     registration: bool,
     scopes: Vec<(String, String)>,
@@ -128,12 +128,6 @@ impl Server {
             browser,
             resources,
         }
-    }
-
-    /// The keys that verify its tokens, for whoever does so here.
-    pub fn verifying(&self) -> KeySet {
-        let document = self.keys.jwks().to_string();
-        KeySet::read(document.as_bytes()).expect("our own key set is one")
     }
 
     /// The families of tokens, for whoever lists and ends them.

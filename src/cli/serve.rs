@@ -37,8 +37,9 @@ pub async fn run(args: Args) -> ExitCode {
         eprintln!("plasm-mcp: {error}");
         return super::USAGE.into();
     }
-    warn_if_empty(&config, args.demo);
-    let house = match House::build(&config, args.demo).await {
+    let demo = args.demo || config.demo;
+    warn_if_empty(&config, demo);
+    let house = match House::build(&config, demo).await {
         Ok(house) => house,
         Err(error) => {
             eprintln!("plasm-mcp: {error}");

@@ -43,11 +43,12 @@ pub async fn run(args: Args) -> ExitCode {
         Ok(store) => store,
         Err(error) => return refused(&error),
     };
-    let (gate, links) = match house::gate(&config, args.demo, &lifecycle, store) {
+    let demo = args.demo || config.demo;
+    let (gate, links) = match house::gate(&config, demo, &lifecycle, store) {
         Ok((gate, links)) => (Arc::new(gate), links),
         Err(error) => return refused(&error),
     };
-    warn_if_empty(&config, args.demo);
+    warn_if_empty(&config, demo);
     let Some(mount) = gate.mount("") else {
         eprintln!("plasm-mcp: the configuration has no default profile");
         return super::USAGE.into();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::{Ordered, units};
+use super::{AuthServer, BrowserLogin, Ordered, units};
 
 /// Who may come in. Where it names an issuer or a key, every request needs a token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -17,6 +17,10 @@ pub struct Auth {
     /// Keys of machines, by the id that stands in the key (`plasm_<id>_…`); `plasm-mcp token mint` makes one.
     #[schemars(extend("x-key" = "profile-name"))]
     pub api_keys: Ordered<ApiKey>,
+    /// Where people log in by a browser.
+    pub login: BrowserLogin,
+    /// Our own authorisation server.
+    pub server: AuthServer,
     /// Scopes that clients are told of (RFC 9728). Those that profiles ask for are among them anyway.
     pub scopes_supported: Vec<String>,
     /// What a client may show a person as this gateway's name.
@@ -36,6 +40,8 @@ impl Default for Auth {
         Self {
             issuers: Ordered::default(),
             api_keys: Ordered::default(),
+            login: BrowserLogin::default(),
+            server: AuthServer::default(),
             scopes_supported: Vec::new(),
             resource_name: "plasm-mcp".to_owned(),
             clock_skew: Duration::from_secs(30),
@@ -47,7 +53,7 @@ impl Default for Auth {
 impl Auth {
     /// Whether anybody can log in, hence must.
     pub fn is_on(&self) -> bool {
-        !self.issuers.is_empty() || !self.api_keys.is_empty()
+        !self.issuers.is_empty() || !self.api_keys.is_empty() || self.server.enabled
     }
 }
 

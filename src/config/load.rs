@@ -280,8 +280,25 @@ fn fill(
     if let Some(proxy) = &config.outbound.proxy {
         check_secret(&lookup, found, KeyPath::of(&["outbound", "proxy"]), proxy, &missing);
     }
-    for (index, secret) in config.sealing.keys.iter().enumerate() {
-        check_secret(&lookup, found, KeyPath::of(&["sealing", "keys"]).item(index), secret, &missing);
+    let server = &config.auth.server;
+    let rings = [
+        (KeyPath::of(&["sealing", "keys"]), &config.sealing.keys),
+        (KeyPath::of(&["auth", "server", "signing_keys"]), &server.signing_keys),
+        (KeyPath::of(&["auth", "server", "client_id_keys"]), &server.client_id_keys),
+    ];
+    for (path, keys) in rings {
+        for (index, secret) in keys.iter().enumerate() {
+            check_secret(&lookup, found, path.item(index), secret, &missing);
+        }
+    }
+    let login = KeyPath::of(&["auth", "login"]);
+    if let Some(secret) = &config.auth.login.oidc.client_secret {
+        check_secret(&lookup, found, login.then("oidc").then("client_secret"), secret, &missing);
+    }
+    for (name, user) in config.auth.login.users.iter() {
+        if let Some(secret) = &user.password {
+            check_secret(&lookup, found, login.then("users").then(name).then("password"), secret, &missing);
+        }
     }
 }
 

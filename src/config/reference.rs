@@ -149,6 +149,9 @@ mod tests {
             "policy.webhook.url",
             "policy.webhook.token",
             "telemetry.endpoint",
+            "auth.login.oidc.issuer",
+            "auth.login.oidc.client_secret",
+            "auth.login.oidc.tenant_claim",
         ];
         for leaf in leaves(&schema()) {
             let path = leaf.path.join(".");

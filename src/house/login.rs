@@ -1,27 +1,34 @@
 //! Who may come in, from the configuration: issuers and their keys, keys of machines, and what clients are told of it.
 
-use super::{StartError, outbound};
+use super::{StartError, outbound, people};
+use crate::auth::account::Account;
 use crate::auth::api_key::{ApiKey, ApiKeys};
 use crate::auth::jwks::{self, Jwks};
 use crate::auth::jwt::{Issuer, Source, Tenant};
 use crate::auth::keys::ALGORITHMS;
 use crate::auth::metadata::{About, Metadata};
 use crate::auth::pages::{Pages, Site};
+use crate::auth::server::keys::SigningKeys;
 use crate::auth::{Auth, Epoch, Revoked, Settings};
 use crate::config::{self, Config, CredentialKind, DEFAULT_PROFILE};
 use crate::egress::Egress;
+use crate::sealing::Keyring;
 use crate::store::Store;
 use crate::vault::Vault;
 use jsonwebtoken::Algorithm;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio_util::task::AbortOnDropHandle;
 
 /// What stays while configurations change: the issuers' keys, what was revoked, the way to issuers.
 pub struct Login {
-    epoch: Epoch,
+    pub(super) epoch: Epoch,
     pub revoked: Revoked,
     pub egress: Egress,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) keyring: Arc<Keyring>,
+    /// What signs our own access tokens, where no key is configured.
+    pub(super) random: OnceLock<Arc<SigningKeys>>,
     /// Where clients reach this gateway, where the configuration does not say it.
     origin: String,
     fetched: Mutex<Vec<Arc<Jwks>>>,
@@ -31,10 +38,18 @@ pub struct Login {
 
 impl Login {
     /// `address`: of the public listener.
-    pub fn new(config: &Config, store: Arc<dyn Store>, address: SocketAddr) -> Result<Login, StartError> {
+    pub fn new(
+        config: &Config,
+        store: Arc<dyn Store>,
+        keyring: Arc<Keyring>,
+        address: SocketAddr,
+    ) -> Result<Login, StartError> {
         let epoch = Epoch::default();
         Ok(Login {
-            revoked: Revoked::new(store, epoch.clone()),
+            revoked: Revoked::new(store.clone(), epoch.clone()),
+            store,
+            keyring,
+            random: OnceLock::new(),
             epoch,
             egress: outbound::egress(config)?,
             origin: format!("http://{address}"),
@@ -45,15 +60,21 @@ impl Login {
 
     /// Who may come in by this configuration, and the pages that go with it. What was verified under another is verified anew.
     pub fn build(&self, config: &Config, vault: &Vault) -> Result<(Arc<Auth>, Arc<Site>), StartError> {
-        let connect = vault.pages(None).map(|pages| Arc::new(pages) as Arc<dyn Pages>);
-        if !config.auth.is_on() {
+        let origin = config.public_url.clone().unwrap_or_else(|| self.origin.clone());
+        // As it stands in metadata and tokens.
+        let origin = url::Url::parse(&origin).map_or(origin, |url| url.origin().ascii_serialization());
+        let auth = &config.auth;
+        let browser = if auth.is_on() { people::browser(self, config, &origin)? } else { None };
+        let connect = vault.pages(browser.clone()).map(|pages| Arc::new(pages) as Arc<dyn Pages>);
+        if !auth.is_on() {
             return Ok((Arc::new(Auth::open()), Arc::new(Site::of(connect.into_iter().collect()))));
         }
-        let auth = &config.auth;
-        let issuers: Vec<Issuer> =
-            auth.issuers.iter().map(|(name, issuer)| self.issuer(name, issuer)).collect();
+        let signing = people::signing_keys(self, config)?;
+        let own = signing.iter().map(|keys| people::as_issuer(self, keys, &origin));
+        let others = auth.issuers.iter().map(|(name, issuer)| self.issuer(name, issuer));
+        let issuers: Vec<Issuer> = own.chain(others).collect();
         let metadata = Arc::new(Metadata::new(About {
-            origin: config.public_url.clone().unwrap_or_else(|| self.origin.clone()),
+            origin: origin.clone(),
             public_path: config.public_path.clone(),
             servers: issuers.iter().map(|issuer| issuer.id.clone()).collect(),
             profiles: config
@@ -70,6 +91,16 @@ impl Login {
         }));
         let mut pages: Vec<Arc<dyn Pages>> = vec![metadata.clone()];
         pages.extend(connect);
+        if let Some(browser) = browser {
+            let server = match signing {
+                Some(keys) => Some(people::server(self, config, keys, browser.clone(), metadata.clone())?),
+                None => None,
+            };
+            let families = server.as_ref().map(|server| server.families().clone());
+            let account = Account::new(browser.clone(), families, Some(Arc::new(vault.clone())));
+            pages.extend([Arc::new(account) as Arc<dyn Pages>, browser]);
+            pages.extend(server.map(|server| server as Arc<dyn Pages>));
+        }
         let settings = Settings {
             issuers,
             api_keys: api_keys(auth)?,

@@ -131,7 +131,7 @@ impl Server {
     /// The claims of an access token that this server signed, be it over by now.
     fn own_claims(&self, token: &str) -> Option<Value> {
         let head = jsonwebtoken::decode_header(token).ok()?;
-        let keys = self.verifying();
+        let keys = self.keys.verifying();
         let (signed, signature) = token.rsplit_once('.')?;
         let good = keys.find(head.kid.as_deref(), head.alg).any(|key| {
             jsonwebtoken::crypto::verify(signature, signed.as_bytes(), key, head.alg).unwrap_or(false)

@@ -1,6 +1,7 @@
 //! The keys that sign our access tokens: a keyring of secrets, of which the first signs and all verify; and their public
 //! halves as a JWKS document.
 
+use crate::auth::KeySet;
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
@@ -77,6 +78,11 @@ impl SigningKeys {
     /// The public keys (RFC 7517 5).
     pub fn jwks(&self) -> Value {
         json!({"keys": self.0.iter().map(Key::public).collect::<Vec<_>>()})
+    }
+
+    /// The public keys, for whoever verifies here.
+    pub fn verifying(&self) -> KeySet {
+        KeySet::read(self.jwks().to_string().as_bytes()).expect("our own key set is one")
     }
 
     /// The algorithms that tokens may bear.
