@@ -6,5 +6,6 @@ pub mod catalog;
 pub mod instant;
 pub mod language;
 pub mod names;
+pub mod plan;
 pub mod symbols;
 pub mod teaching;

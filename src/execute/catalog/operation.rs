@@ -1,7 +1,7 @@
 //! Operations of a catalog: what each does to which entity, its arguments, its mapping to the source, and how it pages.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::{locator::Locator, types::Arg};
@@ -94,7 +94,7 @@ pub struct Effect {
     pub idempotency_header: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EffectClass {
     /// It changes nothing, though it is called like a method.

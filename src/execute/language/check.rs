@@ -25,6 +25,8 @@ mod reach;
 mod stages;
 mod values;
 
+pub(in crate::execute) use reach::query;
+
 type Fault = Box<ProgramError>;
 type Checked<T> = Result<T, Fault>;
 

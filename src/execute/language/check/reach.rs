@@ -12,6 +12,7 @@ pub(super) fn check(typed: &Typed, scope: &Scope) -> Checked<()> {
 }
 
 fn reach(flow: &TypedFlow, scope: &Scope) -> Checked<()> {
+    only_upstream(flow)?;
     let Origin::All(entity) = flow.origin else { return Ok(()) };
     if let Some(TypedKind::Search { .. } | TypedKind::Call(Call { .. })) =
         flow.steps.first().map(|step| &step.kind)
@@ -22,7 +23,7 @@ fn reach(flow: &TypedFlow, scope: &Scope) -> Checked<()> {
 }
 
 /// The query that finds all rows of an entity: the first whose scope and needed arguments the filters give.
-pub(in super::super) fn query<'s>(
+pub(in crate::execute) fn query<'s>(
     flow: &TypedFlow,
     entity: EntityId,
     scope: &'s Scope,
@@ -80,6 +81,34 @@ pub(in super::super) fn query<'s>(
     let message = format!("rows of {name} are asked for within {}", listed(missing.iter().copied()));
     let hint = format!("write {name} | filter({}){}", parts.join(", "), ways_to(scope, entity));
     fault(Code::ScopeMissing, message, hint)
+}
+
+/// An argument that is no field can be asked of the source alone: as a condition of its own, and once.
+fn only_upstream(flow: &TypedFlow) -> Checked<()> {
+    fn walk<'c>(condition: &'c Condition, alone: bool, seen: &mut Vec<&'c str>) -> Checked<()> {
+        match condition {
+            Condition::And(all) => all.iter().try_for_each(|one| walk(one, alone, seen)),
+            Condition::Or(any) => any.iter().try_for_each(|one| walk(one, false, seen)),
+            Condition::Not(inside) => walk(inside, false, seen),
+            Condition::Compare { column, span, .. } if column.only_arg => {
+                let name = column.path[0].as_str();
+                if alone && !seen.contains(&name) {
+                    seen.push(name);
+                    return Ok(());
+                }
+                let message = format!("{name} is no field: only the source can compare it, and once");
+                let hint = format!("give {name} one condition of its own, not within or and not");
+                Err(ProgramError::new(Phase::Reach, Code::Operator, *span, message, hint))
+            }
+            Condition::Compare { .. } | Condition::Null { .. } => Ok(()),
+        }
+    }
+    let mut seen = Vec::new();
+    let filters = flow.steps.iter().filter_map(|step| match &step.kind {
+        TypedKind::Filter(all) => Some(all),
+        _ => None,
+    });
+    filters.flatten().try_for_each(|condition| walk(condition, true, &mut seen))
 }
 
 /// The relations that lead to an entity, for a hint.
