@@ -81,7 +81,7 @@ fn leads_nowhere(
             ));
         }
     }
-    let bare = matches!(&relation.embed, None) && relation.query.is_none() && !gets(&relation.to);
+    let bare = relation.embed.is_none() && relation.query.is_none() && !gets(&relation.to);
     bare.then(|| format!("unreachable: {} has no get", relation.to))
 }
 

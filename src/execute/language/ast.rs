@@ -15,7 +15,7 @@ pub struct Program {
 #[serde(rename_all = "snake_case")]
 pub enum Statement {
     /// `label = rhs`
-    Bind { label: Name, rhs: Rhs },
+    Bind { label: Name, rhs: Box<Rhs> },
     /// The results; the last statement alone.
     Roots(Vec<Rhs>),
 }

@@ -170,7 +170,7 @@ impl Parser<'_> {
             let hint = "one statement a line; the roots come last, separated by commas";
             return Err(self.fault(Code::Flattened, self.span(), "a binding has one value", hint));
         }
-        Ok(Statement::Bind { label, rhs })
+        Ok(Statement::Bind { label, rhs: Box::new(rhs) })
     }
 
     fn rhs(&mut self) -> Parsed<Rhs> {

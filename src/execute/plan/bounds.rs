@@ -10,20 +10,19 @@ use crate::execute::catalog::{Catalog, Kind, Operation, Pages};
 pub(super) fn settle(plan: &mut Plan, uses: &[Uses], scope: &Scope) {
     let needed = needed(plan, uses);
     let shown = shown(plan);
-    for id in 0..plan.nodes.len() {
-        let catalog = uses[id].entity.map(|entity| scope.catalog(entity));
+    for (id, uses) in uses.iter().enumerate() {
+        let catalog = uses.entity.map(|entity| scope.catalog(entity));
         if let Some(catalog) = catalog {
             fetched(plan, id, catalog, &needed[id], shown[id]);
         }
-        let bounds = bounds(plan, id, &uses[id], catalog);
-        plan.nodes[id].bounds = bounds;
+        plan.nodes[id].bounds = bounds(plan, id, uses, catalog);
     }
     for effect in &mut plan.effects {
         effect.calls = plan.nodes[effect.node].bounds.requests;
     }
     plan.requests = plan.nodes.iter().map(|node| node.bounds.requests).fold(0, u64::saturating_add);
-    for id in 0..plan.nodes.len() {
-        judge(plan, id, uses[id].entity.map(|entity| scope.catalog(entity)));
+    for (id, uses) in uses.iter().enumerate() {
+        judge(plan, id, uses.entity.map(|entity| scope.catalog(entity)));
     }
 }
 
