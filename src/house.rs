@@ -23,6 +23,7 @@ use crate::edge::legacy;
 use crate::edge::listener::{self, Bounds, Ends};
 use crate::egress::Egress;
 use crate::lifecycle::{Lifecycle, Plan};
+use crate::mcp::Places;
 use crate::policy;
 use crate::relay::{self, Relay};
 use crate::sealing::{KeyMaterial, Keyring};
@@ -40,7 +41,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -266,7 +266,7 @@ fn gate_among(
     let gate = Gate {
         routes,
         callers: Callers::default(),
-        places: Arc::new(Semaphore::new(rules.calls)),
+        places: Places::new(rules.calls),
         rules,
         tasks: sessions.tasks().clone(),
         sessions,

@@ -9,6 +9,7 @@ pub mod caller;
 pub mod fault;
 pub mod kept;
 pub mod listing;
+pub mod places;
 pub mod reply;
 #[cfg(test)]
 pub(crate) mod scripted;
@@ -23,5 +24,6 @@ pub use caller::{
 pub use fault::{Fault, Reason, Ruling};
 pub use kept::Kept;
 pub use listing::{Item, Kind, Listing};
+pub use places::{NoPlace, Place, Places};
 pub use reply::{Ask, Event, InputRequired, Note, Outcome, Reply};
 pub use trail::{Track, Trail};

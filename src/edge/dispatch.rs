@@ -6,7 +6,8 @@ use super::pages;
 use super::state::{self, Asker};
 use crate::limits::Seat;
 use crate::mcp::{
-    About, Age, Backend, Call, Caller, Event, Fault, InputRequired, Kind, Note, Outcome, Reason, Reply, Track,
+    About, Age, Backend, Call, Caller, Event, Fault, InputRequired, Kind, Note, Outcome, Place, Reason,
+    Reply, Track,
 };
 use crate::session::Telling;
 use crate::telemetry::metrics;
@@ -15,7 +16,6 @@ use crate::wire::{Era, Method, Raw, Version, json};
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 use std::sync::Arc;
-use tokio::sync::OwnedSemaphorePermit;
 
 /// What follows the first event of a reply.
 pub type Events = BoxStream<'static, Event>;
@@ -41,7 +41,7 @@ pub async fn placed(gate: &Arc<Gate>, mount: &Mount, call: Call) -> Reply {
             Err(_) => return Reply::fault(Reason::Crowded),
         },
     };
-    let Ok(place) = gate.places.clone().try_acquire_owned() else {
+    let Ok(place) = gate.places.take(&call.caller.principal().tenant) else {
         return Reply::fault(Reason::Full);
     };
     hold((place, seat), standing, run(gate, mount, call).await)
@@ -49,7 +49,7 @@ pub async fn placed(gate: &Arc<Gate>, mount: &Mount, call: Call) -> Reply {
 
 /// Goes on with a call that another pod began, as far as `track` says how. It was admitted there, so it waits for a place.
 pub async fn rest(gate: &Arc<Gate>, mount: &Mount, call: Call, track: Option<Track>) -> Reply {
-    let Ok(place) = gate.places.clone().acquire_owned().await else { return Reply::fault(Reason::Full) };
+    let place = gate.places.wait(&call.caller.principal().tenant).await;
     let reply = match track {
         Some(track) => mount.backend.take_over(call, track).await,
         None => Reply::fault(Reason::Lost { safe: call.method.is_safe() }),
@@ -58,7 +58,7 @@ pub async fn rest(gate: &Arc<Gate>, mount: &Mount, call: Call, track: Option<Tra
 }
 
 /// The reply with a place among the calls in flight.
-fn hold(place: (OwnedSemaphorePermit, Option<Seat>), standing: bool, reply: Reply) -> Reply {
+fn hold(place: (Place, Option<Seat>), standing: bool, reply: Reply) -> Reply {
     match reply {
         Reply::One(outcome) => Reply::One(outcome),
         Reply::Stream(events) => {

@@ -5,7 +5,7 @@ use crate::auth::Auth;
 use crate::auth::pages::Site;
 use crate::lifecycle::Lifecycle;
 use crate::limits::{Limits, Strangers};
-use crate::mcp::{Access, Backend};
+use crate::mcp::{Access, Backend, Places};
 use crate::policy::Door;
 use crate::sealing::Keyring;
 use crate::session::Sessions;
@@ -17,7 +17,6 @@ use http::HeaderValue;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 
 /// A profile as it is served: its name and what answers for it.
 pub struct Mount {
@@ -90,7 +89,7 @@ pub struct Gate {
     /// The modern callers seen of late.
     pub callers: Callers,
     /// A place for each call in flight in this pod.
-    pub places: Arc<Semaphore>,
+    pub places: Arc<Places>,
     /// What runs on without a socket: calls of sessions whose client went away, standing calls, ends upstream.
     pub tasks: tokio_util::task::TaskTracker,
     /// What is watched of calls.
@@ -104,7 +103,7 @@ impl Gate {
     pub fn ruled(&self, rules: Rules) -> Gate {
         let places = match rules.calls == self.rules.calls {
             true => self.places.clone(),
-            false => Arc::new(Semaphore::new(rules.calls)),
+            false => Places::new(rules.calls),
         };
         Gate {
             routes: self.routes.clone(),

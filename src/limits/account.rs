@@ -4,6 +4,7 @@
 use super::ledger::{AHEAD, Charged, Ledger, Terms, Verdict};
 use super::{Kind, Mode, Outage, day};
 use crate::store::{Grant, Key, Rate, Store, StoreError};
+use crate::telemetry::metrics;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -155,6 +156,13 @@ impl Account {
                 (demand, ledger.owed())
             };
             let charged = self.charge(with, demand, owed).await;
+            let came_to = match &charged {
+                Ok(charged) if charged.granted >= demand => "granted",
+                Ok(Charged { granted: 0, .. }) => "refused",
+                Ok(_) => "partly",
+                Err(_) => "away",
+            };
+            metrics().limit_leases.with_label_values(&[came_to]).inc();
             let went = charged.is_err();
             {
                 let (mut ledger, now) = (self.ledger(), Instant::now());

@@ -2,10 +2,10 @@
 
 use super::ask::Asks;
 use super::begin::{Begun, Job};
-use super::health::Place;
 use super::hop::Hop;
 use super::trouble::Trouble;
 use super::{Arc, Inner, Method, Note, Outcome, Reply};
+use crate::mcp::Place;
 use crate::mcp::{Cancel, Event, InputRequired, Reason};
 use crate::upstream::transport::{Answer, Incoming, TransportError};
 use crate::wire::results::ResultView;

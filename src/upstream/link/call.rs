@@ -1,8 +1,8 @@
 //! A call from its caller to the upstream and back.
 
 use super::begin::Job;
-use super::health::Place;
 use super::{Arc, Call, Inner, Method, Reply, answer, connect, seen};
+use crate::mcp::Place;
 use crate::mcp::Reason;
 use crate::telemetry::Watch;
 use crate::telemetry::traces::Onward;
@@ -27,7 +27,7 @@ impl Inner {
         if let Some(limit) = self.config.call_timeout {
             call.deadline = call.deadline.min(Instant::now() + limit);
         }
-        let Some(place) = self.health.enter(call.deadline).await else {
+        let Some(place) = self.health.enter(&call.caller.principal().tenant, call.deadline).await else {
             return Reply::fault(Reason::Busy { upstream: self.id().clone() });
         };
         let cancel = call.cancel.clone();

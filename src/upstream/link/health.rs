@@ -1,10 +1,11 @@
 //! Whether an upstream answers: a circuit breaker over its calls, and a bound on how many are made at once.
 
 use super::LinkConfig;
+use crate::mcp::{Place, Places};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -81,15 +82,10 @@ pub(super) struct Health {
     up: AtomicBool,
     /// How many outages are over.
     returns: watch::Sender<u64>,
-    room: Arc<Semaphore>,
-    /// How many calls there is room for.
-    places: u32,
+    room: Arc<Places>,
     queue_wait: Duration,
     patience: Patience,
 }
-
-/// A place among the calls that are made at once; given back when dropped.
-pub(super) type Place = OwnedSemaphorePermit;
 
 impl Health {
     pub(super) fn new(config: &LinkConfig) -> Health {
@@ -98,8 +94,7 @@ impl Health {
             troubled: AtomicBool::new(false),
             up: AtomicBool::new(true),
             returns: watch::Sender::new(0),
-            room: Arc::new(Semaphore::new(config.most_calls)),
-            places: config.most_calls.try_into().unwrap_or(u32::MAX),
+            room: Places::new(config.most_calls),
             queue_wait: config.queue_wait,
             patience: Patience { failures: config.failures, longest: config.longest_pause },
         }
@@ -155,17 +150,16 @@ impl Health {
 
     /// Resolves at a moment in which no place is taken.
     pub(super) async fn empty(&self) {
-        // It is never closed.
-        let _ = self.room.acquire_many(self.places).await;
+        self.room.empty().await;
     }
 
     /// Waits for a place, for a bounded time: a queue that does not move is an answer too.
-    pub(super) async fn enter(&self, deadline: Instant) -> Option<Place> {
-        if let Ok(place) = self.room.clone().try_acquire_owned() {
+    pub(super) async fn enter(&self, tenant: &str, deadline: Instant) -> Option<Place> {
+        if let Ok(place) = self.room.take(tenant) {
             return Some(place);
         }
         let until = deadline.min(Instant::now() + self.queue_wait);
-        timeout_at(until, self.room.clone().acquire_owned()).await.ok()?.ok()
+        timeout_at(until, self.room.wait(tenant)).await.ok()
     }
 }
 
@@ -212,9 +206,9 @@ mod tests {
     async fn a_full_house_is_told_and_a_place_given_back_is_taken() {
         let health = narrow();
         let soon = Instant::now() + Duration::from_secs(5);
-        let place = health.enter(soon).await.unwrap();
-        assert!(health.enter(soon).await.is_none());
+        let place = health.enter("", soon).await.unwrap();
+        assert!(health.enter("", soon).await.is_none());
         drop(place);
-        assert!(health.enter(soon).await.is_some());
+        assert!(health.enter("", soon).await.is_some());
     }
 }

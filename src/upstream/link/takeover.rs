@@ -37,7 +37,7 @@ impl Inner {
         if let Some(limit) = self.config.call_timeout {
             call.deadline = call.deadline.min(Instant::now() + limit);
         }
-        let Some(place) = self.health.enter(call.deadline).await else {
+        let Some(place) = self.health.enter(&call.caller.principal().tenant, call.deadline).await else {
             return Reply::fault(Reason::Busy { upstream: self.id().clone() });
         };
         let hop = Hop {
