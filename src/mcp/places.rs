@@ -140,7 +140,8 @@ mod tests {
     #[test]
     fn a_tenant_that_is_alone_gets_all_places() {
         let places = Places::new(30);
-        assert_eq!(fill(&places, "a").len(), 30);
+        let held = fill(&places, "a");
+        assert_eq!(held.len(), 30);
         assert_eq!(places.take("a").err(), Some(NoPlace::Full));
     }
 

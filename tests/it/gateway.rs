@@ -175,6 +175,11 @@ impl Gateway {
         }
     }
 
+    /// Its process, where it is one.
+    pub fn pid(&self) -> u32 {
+        self.pids()[0]
+    }
+
     fn pids(&self) -> Vec<u32> {
         match &self.serving {
             Serving::One(process) => vec![process.id()],

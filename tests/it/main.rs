@@ -13,6 +13,7 @@ mod gateway;
 mod harness;
 mod hostile_client;
 mod legacy_edge;
+mod limits;
 mod lossless;
 mod matrix;
 mod must_show;
