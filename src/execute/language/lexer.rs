@@ -79,7 +79,7 @@ impl<'a> Lexer<'a> {
             '\n' | ';' => self.push(Tok::Sep, 1),
             '#' => self.at += rest.find('\n').unwrap_or(rest.len()),
             '"' => self.string()?,
-            _ if first.is_ascii_alphabetic() || first == '_' => self.name(),
+            _ if first.is_ascii_alphabetic() || first == '_' => self.name()?,
             _ if first.is_ascii_digit() => self.number()?,
             '-' if rest[1..].starts_with(|c: char| c.is_ascii_digit()) => self.number()?,
             '<' if rest.starts_with("<<") => self.heredoc()?,
@@ -110,7 +110,7 @@ impl<'a> Lexer<'a> {
         Ok(true)
     }
 
-    fn name(&mut self) {
+    fn name(&mut self) -> Result<(), Fault> {
         let rest = self.rest();
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
         // The id of a catalog may have hyphens, and stands before `::` alone.
@@ -119,7 +119,18 @@ impl<'a> Lexer<'a> {
             true => long,
             false => rest.find(|c: char| !plain(c)).unwrap_or(rest.len()),
         };
+        // There is no arithmetic, so `generation-i` can only be meant as a text.
+        if length < long && rest[length + 1..].starts_with(|c: char| c.is_ascii_alphanumeric()) {
+            let begins = self.depth == 0 && self.tokens.last().is_none_or(|last| last.tok == Tok::Sep);
+            let after = rest[long..].trim_start_matches(' ');
+            if begins && after.starts_with('=') && !after.starts_with("==") {
+                let hint = format!("write {}", rest[..long].replace('-', "_"));
+                return Err(self.fault(Code::BadLabel, long, "a label is one plain name", hint));
+            }
+            return Err(self.bare_word(&rest[..long], "a bare word, which is never a value"));
+        }
         self.push(Tok::Name(rest[..length].to_owned()), length);
+        Ok(())
     }
 
     fn number(&mut self) -> Result<(), Fault> {
@@ -137,25 +148,26 @@ impl<'a> Lexer<'a> {
                 end = digits(end + 1 + sign);
             }
         }
-        let word =
-            rest[end..].find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len() - end);
+        let word = match rest[end..].starts_with(|c: char| c.is_ascii_alphanumeric() || "_-:".contains(c)) {
+            // `30d`, `2026-11-30`, `12:30`.
+            true => rest[end..].find(|c: char| !c.is_ascii_alphanumeric() && !"_-:.+".contains(c)),
+            false => Some(0),
+        };
+        let word = word.unwrap_or(rest.len() - end);
         match number(&rest[..end]) {
             Some(number) if word == 0 => {
                 self.push(Tok::Num(number), end);
                 Ok(())
             }
-            _ => {
-                let text = &rest[..end + word];
-                let fault = self.fault(
-                    Code::BareWord,
-                    text.len(),
-                    format!("{text} is no number"),
-                    format!("a text stands in quotes: \"{text}\"; a number is written as in JSON"),
-                );
-                let span = fault.span;
-                Err(fault.edit(Edit::replace(span, format!("\"{text}\""))))
-            }
+            _ => Err(self.bare_word(&rest[..end + word], "no number")),
         }
+    }
+
+    fn bare_word(&self, text: &str, what: &str) -> Fault {
+        let hint = format!("text stands in quotes: \"{text}\"");
+        let fault = self.fault(Code::BareWord, text.len(), format!("{text} is {what}"), hint);
+        let span = fault.span;
+        fault.edit(Edit::replace(span, format!("\"{text}\"")))
     }
 
     fn string(&mut self) -> Result<(), Fault> {

@@ -136,9 +136,7 @@ impl Parser<'_> {
             if self.next_is("=") {
                 return self.binding(text);
             }
-            let begins =
-                matches!(self.next(), Tok::Name(_) | Tok::Str(_) | Tok::Heredoc { .. } | Tok::Punct("("));
-            if text == "return" && begins {
+            if text == "return" {
                 return Err(self.no_return());
             }
             if matches!(text.as_str(), "let" | "const" | "var") && matches!(self.ahead(2), Tok::Punct("=")) {

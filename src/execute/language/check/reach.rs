@@ -59,7 +59,7 @@ pub(in crate::execute) fn query<'s>(
                 )
             }
             None => fault(
-                Code::ScopeMissing,
+                Code::KeyMissing,
                 format!("rows of {name} cannot be asked for by themselves"),
                 match ways.strip_prefix(", or ") {
                     Some(ways) => format!("reach them along a relation: {ways}"),
