@@ -4,6 +4,7 @@
 use super::body;
 use super::gate::{Gate, Mount};
 use super::http as requests;
+use super::seen;
 use crate::limits::{Admitted, Asked, Class, Refused};
 use crate::mcp::Access;
 use crate::wire::envelope::Body as Content;
@@ -99,7 +100,12 @@ async fn ask(
 ) -> Result<Option<Admitted>, Response<Body>> {
     let Some(limits) = gate.limits.as_ref().filter(|_| !asked.is_empty()) else { return Ok(None) };
     let admitted = limits.ask(&access.principal, &mount.name, asked).await;
-    admitted.map(Some).map_err(|refused| refusal(gate, &refused))
+    admitted.map(Some).map_err(|refused| {
+        let response = refusal(gate, &refused);
+        let why = "over a limit, or limits cannot be counted";
+        seen::refused(gate, response.status(), why, &mount.name, Some(access), &HeaderMap::new());
+        response
+    })
 }
 
 /// A client's answer and its cancel end what goes on already: they are never refused.
@@ -145,5 +151,7 @@ fn too_many(gate: &Gate, after: u64, why: &str) -> Response<Body> {
 /// The refusal of one who asks too often without a login, from the same address.
 pub fn too_many_strangers(gate: &Gate, peer: SocketAddr, map: &HeaderMap) -> Option<Response<Body>> {
     let after = gate.strangers.count(peer, map).err()?;
-    Some(too_many(gate, after, "too many requests without a valid token from this address"))
+    let why = "too many requests without a valid token from this address";
+    seen::refused(gate, StatusCode::TOO_MANY_REQUESTS, why, "", None, map);
+    Some(too_many(gate, after, why))
 }

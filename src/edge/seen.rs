@@ -42,7 +42,9 @@ pub fn refused(
     access: Option<&Access>,
     map: &HeaderMap,
 ) {
-    metrics().auth_denied.with_label_values(&[status.as_str()]).inc();
+    if status != StatusCode::TOO_MANY_REQUESTS {
+        metrics().auth_denied.with_label_values(&[status.as_str()]).inc();
+    }
     let principal = access.map(|access| (&*access.principal.tenant, &*access.principal.subject));
     let agent = map.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
     gate.lookout.refused(Refused { status: status.as_u16(), why, profile, principal, agent });

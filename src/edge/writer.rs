@@ -2,7 +2,7 @@
 //! end of a standing stream. Knows nothing of HTTP but the status that an outcome would have.
 
 use super::{answer, dispatch, fill};
-use crate::mcp::{Ask, Call, Caller, Note, Outcome, Reason};
+use crate::mcp::{Ask, Call, Caller, Fault, Note, Outcome, Reason};
 use crate::telemetry::{End, Watch};
 use crate::wire::params::Params;
 use crate::wire::{Era, Id, Method, Raw, envelope, meta};
@@ -44,6 +44,11 @@ impl Writer {
     /// The response, and the HTTP status where it is the whole answer.
     pub fn outcome(&self, outcome: Outcome) -> (StatusCode, Bytes) {
         let word = outcome.word(&self.method);
+        if let (Some(watch), Outcome::Error(Fault::Ours(reason))) = (&self.watch, &outcome)
+            && let Some(upstream) = reason.upstream()
+        {
+            watch.blame(upstream.as_str());
+        }
         let mut rendered = answer::render(self.caller.version, &self.method, outcome);
         if self.caller.version.era() == Era::Modern {
             rendered.outcome = rendered.outcome.map(|result| fill::modern(&self.method, result));

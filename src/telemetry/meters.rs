@@ -58,8 +58,13 @@ pub(super) fn calls() -> &'static Calls {
             &BYTES,
             &["direction"],
         );
+        let calls = metrics().registered(calls);
+        // Prometheus sees an increase only of what was there before.
+        for era in ERAS {
+            calls.with_label_values(&[era, "tools/call", "gateway_busy", ""]);
+        }
         Calls {
-            calls: metrics().registered(calls),
+            calls,
             tool_seconds: ERAS.map(|era| seconds.with_label_values(&[era, "tools/call"])),
             seconds,
             in_flight: ERAS.map(|era| flights.with_label_values(&[era])),

@@ -82,6 +82,12 @@ impl Metrics {
         for status in ["401", "403", "503"] {
             auth_denied.with_label_values(&[status]);
         }
+        let config_reloads =
+            counters("plasm_config_reloads_total", "Readings of a changed configuration.", &["outcome"]);
+        // Prometheus sees an increase only of what was there before.
+        for outcome in ["applied", "refused", "unchanged"] {
+            config_reloads.with_label_values(&[outcome]);
+        }
         Metrics {
             auth_denied,
             drain_stage: stage,
@@ -89,11 +95,7 @@ impl Metrics {
             drain_limit_seconds: gauge("plasm_drain_limit_seconds", "How long its drain may take."),
             streams: gauges("plasm_streams", "Open streams.", &["kind"]),
             sessions: counters("plasm_sessions_total", "Legacy sessions, by event.", &["event"]),
-            config_reloads: counters(
-                "plasm_config_reloads_total",
-                "Readings of a changed configuration.",
-                &["outcome"],
-            ),
+            config_reloads,
             auth: counters("plasm_auth_total", "Tokens looked at.", &["outcome"]),
             upstream_up: gauges("plasm_upstream_up", "Whether an upstream answers.", &["upstream"]),
             upstream_requests: counters(

@@ -148,7 +148,8 @@ pub struct Watch {
 struct At {
     meters: Arc<Meters>,
     row: Arc<Row>,
-    since: Instant,
+    /// When it was asked; `None`: it was not, for it was known to be away.
+    since: Option<Instant>,
     /// Microseconds until the upstream had answered; 0: it has not.
     took: AtomicU64,
 }
@@ -182,7 +183,8 @@ impl Watch {
             Some(tool) => meters.row(self.who.tenant(), tool),
             None => meters.row(self.who.tenant(), self.method),
         };
-        let at = At { meters: meters.clone(), row, since: Instant::now(), took: AtomicU64::new(0) };
+        let since = Some(Instant::now());
+        let at = At { meters: meters.clone(), row, since, took: AtomicU64::new(0) };
         let _ = self.at.set(at);
         if let (Some(More { lookout, arguments: kept, .. }), Some(tool)) = (self.more.as_deref(), tool)
             && let Some(audit) = &lookout.audit
@@ -190,6 +192,15 @@ impl Watch {
             && let Some(text) = arguments()
         {
             let _ = kept.set(audit.arguments(&text));
+        }
+    }
+
+    /// The call failed for this upstream's sake. Where one was asked already, nothing changes.
+    pub fn blame(&self, upstream: &str) {
+        if self.at.get().is_none() {
+            let meters = Meters::of(upstream);
+            let row = meters.row(self.who.tenant(), self.method);
+            let _ = self.at.set(At { meters, row, since: None, took: AtomicU64::new(0) });
         }
     }
 
@@ -203,8 +214,8 @@ impl Watch {
 
     /// The upstream has answered, in this word. The first time counts.
     pub fn answered(&self, outcome: &'static str) {
-        if let Some(at) = self.at.get() {
-            let micros = at.since.elapsed().as_micros().max(1).try_into().unwrap_or(u64::MAX);
+        if let Some((at, since)) = self.at.get().and_then(|at| Some((at, at.since?))) {
+            let micros = since.elapsed().as_micros().max(1).try_into().unwrap_or(u64::MAX);
             let _ = at.took.compare_exchange(0, micros, Relaxed, Relaxed);
         }
         if let Some(more) = self.more.as_deref()
@@ -261,9 +272,9 @@ impl Watch {
             true => calls.tool_seconds[self.era].observe(seconds),
             false => calls.seconds.with_label_values(&[ERAS[self.era], self.method]).observe(seconds),
         }
-        if let Some(at) = at {
+        if let Some((at, since)) = at.and_then(|at| Some((at, at.since?))) {
             let micros = at.took.load(Relaxed);
-            let upstream = if micros == 0 { at.since.elapsed() } else { Duration::from_micros(micros) };
+            let upstream = if micros == 0 { since.elapsed() } else { Duration::from_micros(micros) };
             at.meters.seconds.observe(upstream.as_secs_f64());
         }
     }
