@@ -138,6 +138,7 @@ def load(pod, end):
     n = 0
     while time.monotonic() < end:
         n += 1
+        time.sleep(0.02)
         pod.call("old__echo", {"text": "x" * (n % 2000), "password": "hunter2"})
         pod.call("new__echo", {"n": n}, token=KEYS["globex"][0])
         pod.call("gone__anything")
@@ -172,7 +173,7 @@ def trouble(one, two, redis):
     for n in range(800):
         one.post({}, token=None if n % 2 else "plasm_acme_nobodys")
     # One call in a few takes longer than ten seconds, and more at once than the pod has room for.
-    slow = [in_background(lambda: two.call("old__slow_echo", {"ms": 11_000})) for _ in range(150)]
+    slow = [in_background(lambda: two.call("old__slow_echo", {"ms": 11_000})) for _ in range(280)]
     end = time.monotonic() + SECONDS
     loads = [in_background(lambda pod=pod: load(pod, end)) for pod in (one, two)]
     in_background(lambda: stream(two, SECONDS + 10))
@@ -188,7 +189,8 @@ def trouble(one, two, redis):
     redis.send_signal(signal.SIGCONT)
     for thread in loads + slow:
         thread.join()
-    # A call that does not end, and a pod that is to.
+    # A call that does not end, once the limit admits one, and a pod that is to.
+    time.sleep(2)
     in_background(lambda: one.call("old__never", timeout=60))
     time.sleep(1)
     get(f"http://{one.admin}/drain", data=b"")
@@ -255,13 +257,13 @@ def main():
         "store": {"redis_url": f"redis://127.0.0.1:{port}"},
         "sealing": {"keys": [{"file": str(secret)}]},
         "auth": {"api_keys": {tenant: {"hash": hashed, "tenant": tenant} for tenant, (_, hashed) in KEYS.items()}},
-        "rates": {"unauthenticated": "1000/s burst 2000", "tenant": {"call": "25/s burst 300"}},
+        "rates": {"unauthenticated": "1000/s burst 2000", "tenant": {"call": "25/s burst 400"}},
         "upstreams": {
             "old": {"url": fixture("old", "--http", "127.0.0.1:0", "--era", "legacy", "--no-seen")},
             "new": {"url": fixture("new", "--http", "127.0.0.1:0", "--era", "modern", "--no-seen")},
             "gone": {"url": f"http://127.0.0.1:{free_port()}/mcp"},
         },
-        "limits": {"concurrent_calls": 100},
+        "limits": {"concurrent_calls": 180},
         "drain": {"propagation": "1s", "budget": "14s"},
         # Nobody is there.
         "telemetry": {"traces": "otlp", "endpoint": f"http://127.0.0.1:{free_port()}", "queue": 16},
