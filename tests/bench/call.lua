@@ -1,5 +1,5 @@
 -- The load of scripts/bench for wrk: `tools/call` as clients send it, every id different within a round of 256.
---   wrk … -s call.lua URL -- modern|legacy [SESSION,…]
+--   wrk … -s call.lua URL -- modern|legacy [SESSION,…] [TOKEN]
 -- Prints one line of JSON at the end.
 
 local MODERN = '{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"bench","arguments":{"text":"hello"},' ..
@@ -12,6 +12,7 @@ local requests, at = {}, 0
 
 function init(args)
     local headers = { ['Content-Type'] = 'application/json', ['Accept'] = 'application/json, text/event-stream' }
+    if (args[3] or '') ~= '' then headers['Authorization'] = 'Bearer ' .. args[3] end
     local sessions = {}
     for session in (args[2] or ''):gmatch('[^,]+') do sessions[#sessions + 1] = session end
     for id = 1, 256 do

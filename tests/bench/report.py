@@ -11,7 +11,7 @@ import statistics
 import sys
 
 BUSY = 0.95
-COLUMNS = "{:<8} {:<7} {:>9} {:>8} {:>8} {:>10} {:>7} {:>7} {:>7}"
+COLUMNS = "{:<8} {:<9} {:>9} {:>8} {:>8} {:>10} {:>7} {:>7} {:>7}"
 
 
 def median_of(rounds, key):
@@ -45,13 +45,13 @@ def main(argv):
     figures = {key: summary(*key, found) for key, found in figures.items()}
     ratios = []
     for (era, server), ours in figures.items():
-        for other in ("nginx", "direct"):
+        for other in {"plasm": ("nginx", "direct"), "protected": ("plasm",)}.get(server, ()):
             theirs = figures.get((era, other))
-            if server == "plasm" and theirs:
+            if theirs:
                 ratios.append(
                     {
                         "era": era,
-                        "of": f"plasm/{other}",
+                        "of": f"{server}/{other}",
                         "calls": round(ours["calls_per_second"] / theirs["calls_per_second"], 3),
                         "cpu": round(theirs["cpu_us_per_call"] / ours["cpu_us_per_call"], 3),
                         "counts": bool(ours["counted"] and theirs["counted"]),
