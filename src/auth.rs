@@ -9,6 +9,7 @@ pub mod html;
 pub mod jwks;
 pub mod jwt;
 pub mod keys;
+mod known;
 pub mod metadata;
 pub mod pages;
 pub mod resources;
@@ -28,8 +29,8 @@ use futures_util::future::BoxFuture;
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use jwt::{Issuer, Refused};
+use known::{Digest, Known};
 use metadata::{Metadata, Wrong};
-use moka::sync::Cache;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -91,9 +92,6 @@ pub(crate) fn digest_text(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes))
 }
 
-/// Tokens that are remembered.
-const REMEMBERED: u64 = 100_000;
-
 /// Who may come in, and as whom.
 pub struct Auth {
     /// Whom everyone is where no login is configured.
@@ -121,16 +119,9 @@ pub struct Settings {
 struct Login {
     settings: Settings,
     /// Verified tokens by their digest and the profile that they opened.
-    known: Cache<[u8; 32], Known>,
+    known: Known,
     /// Whether another configuration is in effect.
     retired: AtomicBool,
-}
-
-/// A token that was verified.
-#[derive(Clone)]
-struct Known {
-    access: Arc<Access>,
-    epoch: u64,
 }
 
 /// Why a request is not let in: its HTTP answer, all but the body's form (RFC 6750 3).
@@ -160,8 +151,7 @@ impl Auth {
 
     /// Everyone shows a token.
     pub fn new(settings: Settings) -> Auth {
-        let known = Cache::builder().max_capacity(REMEMBERED).time_to_live(settings.remember).build();
-        let retired = AtomicBool::new(false);
+        let (known, retired) = (Known::default(), AtomicBool::new(false));
         Auth { open: anonymous(), login: Some(Login { settings, known, retired }) }
     }
 
@@ -178,7 +168,7 @@ impl Auth {
             }
         };
         let digest = digest(profile, token);
-        match login.known(&digest) {
+        match login.known.get(&digest, login.settings.epoch.now()) {
             Some(access) => Ok(access),
             None => Box::pin(login.verified(profile, path, token, digest)).await,
         }
@@ -234,13 +224,6 @@ impl Auth {
 const TOO_LITTLE: &str = "the access token lacks a scope that this needs";
 
 impl Login {
-    fn known(&self, digest: &[u8; 32]) -> Option<Arc<Access>> {
-        let known = self.known.get(digest)?;
-        let stands =
-            known.epoch == self.settings.epoch.now() && known.access.until.is_none_or(|until| until > now());
-        stands.then_some(known.access)
-    }
-
     /// Whether what was let in is to be let in no more, whatever its token says.
     fn has_revoked(&self, access: &Access) -> bool {
         let Settings { issuers, revoked, .. } = &self.settings;
@@ -256,7 +239,7 @@ impl Login {
         profile: &str,
         path: &str,
         token: &str,
-        digest: [u8; 32],
+        digest: Digest,
     ) -> Result<Arc<Access>, Denied> {
         let Settings { issuers, api_keys, skew, metadata, revoked, epoch, exchanges, .. } = &self.settings;
         // Before anything is looked at: what changes meanwhile makes this void.
@@ -287,7 +270,7 @@ impl Login {
             }
         };
         count("verified");
-        self.known.insert(digest, Known { access: access.clone(), epoch });
+        self.known.put(digest, &access, epoch, self.settings.remember.as_secs());
         Ok(access)
     }
 
@@ -331,7 +314,7 @@ fn shown(map: &HeaderMap) -> Shown<'_> {
 }
 
 /// What a token is remembered by, for one profile.
-fn digest(profile: &str, token: &str) -> [u8; 32] {
+fn digest(profile: &str, token: &str) -> Digest {
     let mut context = Context::new(&SHA256);
     // No token holds a line break.
     for part in [profile, "\n", token] {
