@@ -14,8 +14,9 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::GaiResolver;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use reach::Resolver;
+use reach::{Names, Resolver};
 use rustls::RootCertStore;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,6 +78,10 @@ pub struct Egress {
 impl Egress {
     /// `reach`: which addresses that are not public may be reached all the same.
     pub fn new(reach: Reach, roots: RootCertStore) -> Egress {
+        Egress::by_names(reach, roots, Names::System(GaiResolver::new()))
+    }
+
+    fn by_names(reach: Reach, roots: RootCertStore, names: Names) -> Egress {
         let reach = Arc::new(reach);
         let tls = Arc::new(tls::client(roots, None));
         let client = |resolver: Resolver| {
@@ -90,8 +95,8 @@ impl Egress {
                 .pool_max_idle_per_host(IDLE)
                 .build(HttpsConnector::from((tcp, tls.clone())))
         };
-        let guarded = client(Resolver::guarded(reach.clone()));
-        Egress { guarded, free: client(Resolver::free()), reach }
+        let guarded = client(Resolver::guarded(names.clone(), reach.clone()));
+        Egress { guarded, free: client(Resolver::free(names)), reach }
     }
 
     /// The answer to a GET, whatever its status. A redirect is an answer: whoever follows it asks again, as for any other

@@ -1,7 +1,7 @@
 //! Which addresses a URL of a stranger may lead to, judged on the address that is connected to and not on its name.
 
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, TryFutureExt};
 use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use ipnet::IpNet;
 use std::error::Error;
@@ -74,20 +74,29 @@ fn is_public_v6(ip: Ipv6Addr) -> bool {
     global && !special
 }
 
+/// Who says which addresses a name has.
+#[derive(Clone)]
+pub enum Names {
+    System(GaiResolver),
+    /// Tests say it: a name server of a stranger may say another thing each time.
+    #[cfg(test)]
+    Told(Arc<dyn Fn(&str) -> Vec<SocketAddr> + Send + Sync>),
+}
+
 /// Resolves names to the addresses that may be connected to.
 #[derive(Clone)]
 pub struct Resolver {
-    system: GaiResolver,
+    names: Names,
     reach: Option<Arc<Reach>>,
 }
 
 impl Resolver {
-    pub fn guarded(reach: Arc<Reach>) -> Resolver {
-        Resolver { system: GaiResolver::new(), reach: Some(reach) }
+    pub fn guarded(names: Names, reach: Arc<Reach>) -> Resolver {
+        Resolver { names, reach: Some(reach) }
     }
 
-    pub fn free() -> Resolver {
-        Resolver { system: GaiResolver::new(), reach: None }
+    pub fn free(names: Names) -> Resolver {
+        Resolver { names, reach: None }
     }
 }
 
@@ -115,15 +124,24 @@ impl Service<Name> for Resolver {
     type Future = BoxFuture<'static, io::Result<Self::Response>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.system.poll_ready(context)
+        match &mut self.names {
+            Names::System(system) => system.poll_ready(context),
+            #[cfg(test)]
+            Names::Told(_) => Poll::Ready(Ok(())),
+        }
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let (resolving, reach) = (self.system.call(name), self.reach.clone());
+        let resolving = match &mut self.names {
+            Names::System(system) => system.call(name).map_ok(|found| found.collect()).boxed(),
+            #[cfg(test)]
+            Names::Told(told) => std::future::ready(Ok(told(name.as_str()))).boxed(),
+        };
+        let reach = self.reach.clone();
         async move {
-            let found = resolving.await?;
-            let Some(reach) = reach else { return Ok(found.collect::<Vec<_>>().into_iter()) };
-            let admitted: Vec<_> = found.filter(|address| reach.admits(address.ip())).collect();
+            let found: Vec<SocketAddr> = resolving.await?;
+            let Some(reach) = reach else { return Ok(found.into_iter()) };
+            let admitted: Vec<_> = found.into_iter().filter(|address| reach.admits(address.ip())).collect();
             match admitted.is_empty() {
                 true => Err(io::Error::new(io::ErrorKind::PermissionDenied, Inside)),
                 false => Ok(admitted.into_iter()),

@@ -1,11 +1,17 @@
 use super::*;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 /// A server that gives this answer to each connection.
 async fn server(answer: &'static [u8]) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
+    server_at("127.0.0.1:0", answer).await.port()
+}
+
+async fn server_at(address: &str, answer: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind(address).await.unwrap();
+    let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((mut socket, _)) = listener.accept().await {
             tokio::spawn(async move {
@@ -14,7 +20,7 @@ async fn server(answer: &'static [u8]) -> u16 {
             });
         }
     });
-    port
+    address
 }
 
 fn egress(inside: &[&str]) -> Egress {
@@ -56,4 +62,27 @@ async fn a_redirect_is_not_followed_and_a_large_answer_not_read() {
     let large = server(b"HTTP/1.1 200 OK\r\ncontent-length: 300000\r\n\r\n").await;
     let error = open.get(&format!("http://127.0.0.1:{large}/"), Named::ByOthers).await.unwrap_err();
     assert_eq!(error, FetchError::TooLarge);
+}
+
+/// A name server that says another thing each time (DNS rebinding): what is connected to counts, not what was said before.
+#[tokio::test]
+async fn a_name_that_leads_elsewhere_the_second_time_gains_nothing() {
+    const CLOSED: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+    let admitted = server_at("127.0.0.1:0", CLOSED).await;
+    let forbidden = server_at("127.0.0.2:0", b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecret").await;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let told = move |_: &str| match count.fetch_add(1, Ordering::SeqCst) {
+        0 => vec![admitted],
+        1 => vec![forbidden],
+        // One that may be reached does not carry another through.
+        _ => vec![forbidden, admitted],
+    };
+    let reach = Reach { inside: vec!["127.0.0.1/32".parse().unwrap()] };
+    let open = Egress::by_names(reach, tls::public_roots(), Names::Told(Arc::new(told)));
+    let get = || open.get("http://rebinding.example/", Named::ByOthers);
+    assert_eq!(get().await.unwrap().body, "{}");
+    assert_eq!(get().await.unwrap_err(), FetchError::Refused);
+    assert_eq!(get().await.unwrap().body, "{}");
+    assert_eq!(asked.load(Ordering::SeqCst), 3, "a name is resolved at each connection");
 }

@@ -4,6 +4,7 @@
 use super::client::Body;
 use super::transport::TransportError;
 use crate::mcp::Access;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderMap, HeaderValue, Response};
@@ -41,6 +42,8 @@ pub struct Token {
     pub header: HeaderValue,
     /// Tells this token from any other of its caller.
     pub mark: u64,
+    /// Which of a caller's accounts it is of, where they have accounts: another after they connected anew.
+    pub account: Option<u64>,
 }
 
 impl fmt::Debug for Token {
@@ -79,6 +82,9 @@ pub enum Lack {
     Unreachable(Cow<'static, str>),
     #[error("the state store is out of reach")]
     StoreAway,
+    /// The upstream's session is of another account than the caller has connected by now.
+    #[error("the session is of another account")]
+    OtherAccount,
 }
 
 /// The tries of one request with its credential: one, and one more where a refusal can be mended. A request that is refused
@@ -92,7 +98,7 @@ pub struct Tries<'a> {
 impl<'a> Tries<'a> {
     /// Errors: there is no credential, and nothing is to be sent.
     pub async fn begin(bearer: &'a Bearer) -> Result<Tries<'a>, TransportError> {
-        let used = bearer.clone().token().await.map_err(TransportError::Credential)?;
+        let used = bearer.clone().token().await.map_err(lacking)?;
         Ok(Tries { bearer, used, again: false })
     }
 
@@ -119,7 +125,7 @@ impl<'a> Tries<'a> {
 
     /// Makes ready for the next try. Errors: there is none.
     pub async fn mend(&mut self, refusal: Refusal) -> Result<(), TransportError> {
-        let token = self.bearer.clone().refused(refusal).await.map_err(TransportError::Credential)?;
+        let token = self.bearer.clone().refused(refusal).await.map_err(lacking)?;
         self.used = Some(token);
         match std::mem::replace(&mut self.again, true) {
             true => Err(TransportError::Credential(Lack::Bad)),
@@ -128,7 +134,49 @@ impl<'a> Tries<'a> {
     }
 }
 
+fn lacking(lack: Lack) -> TransportError {
+    match lack {
+        // It is opened anew.
+        Lack::OtherAccount => TransportError::SessionGone,
+        lack => TransportError::Credential(lack),
+    }
+}
+
 fn challenges(map: &HeaderMap) -> Vec<String> {
     let texts = map.get_all(WWW_AUTHENTICATE).iter();
     texts.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
+}
+
+/// A credential as it is borne in a session that was opened with one account, or with none: with no other.
+#[derive(Debug)]
+pub struct InSession {
+    pub bearer: Bearer,
+    pub account: Option<u64>,
+}
+
+impl InSession {
+    fn checked(&self, token: Option<Token>) -> Result<Option<Token>, Lack> {
+        match token.as_ref().and_then(|token| token.account) == self.account {
+            true => Ok(token),
+            false => Err(Lack::OtherAccount),
+        }
+    }
+}
+
+impl Bearing for InSession {
+    fn token(self: Arc<Self>) -> BoxFuture<'static, Result<Option<Token>, Lack>> {
+        async move { self.checked(self.bearer.clone().token().await?) }.boxed()
+    }
+
+    fn refused(self: Arc<Self>, refusal: Refusal) -> BoxFuture<'static, Result<Token, Lack>> {
+        async move {
+            let token = self.bearer.clone().refused(refusal).await?;
+            self.checked(Some(token))?.ok_or(Lack::Bad)
+        }
+        .boxed()
+    }
+
+    fn link(&self) -> Option<Arc<str>> {
+        self.bearer.link()
+    }
 }

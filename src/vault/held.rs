@@ -64,6 +64,9 @@ pub(super) struct Held {
     pub resource: Option<String>,
     /// When the account was connected, in seconds since the epoch.
     pub connected: u64,
+    /// Tells the account from any other that its caller connects; `None`: it is nobody's account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    account: Option<u64>,
 }
 
 /// Where a token comes from.
@@ -96,7 +99,13 @@ impl Held {
             client,
             resource,
             connected: now,
+            account: None,
         }
+    }
+
+    /// The same, as an account that was connected just now.
+    pub(super) fn connected_now(self) -> Held {
+        Held { account: Some(self.mark), ..self }
     }
 
     /// The one that came for this one's refresh token. An authorisation server that gives no new refresh token lets the old
@@ -107,6 +116,7 @@ impl Held {
         Held {
             refresh: next.refresh.clone().or_else(|| self.refresh.clone()),
             connected: self.connected,
+            account: self.account,
             ..next
         }
     }
@@ -154,7 +164,7 @@ impl Held {
     pub(super) fn token(&self) -> Option<Token> {
         let mut header = HeaderValue::try_from(format!("Bearer {}", self.access.expose())).ok()?;
         header.set_sensitive(true);
-        Some(Token { header, mark: self.mark })
+        Some(Token { header, mark: self.mark, account: self.account })
     }
 }
 

@@ -11,7 +11,10 @@ use provider::{Provider, browse};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::auth::issuer::Issuer;
+use crate::auth::{self, RESOURCE, bearer};
 use crate::gateway::Gateway;
+use crate::gateway::modern::Modern;
 use crate::store::redis::server::Server;
 
 const KEY: &str = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
@@ -123,7 +126,7 @@ async fn a_client_that_opens_links_is_asked_by_url_elicitation_in_either_era_and
     let gateway =
         Gateway::start(json!({ "upstreams": { "up": { "url": provider.at("/mcp"), "auth": auth } } }));
     let capabilities = json!({ "elicitation": { "url": {} } });
-    let modern = crate::gateway::modern::Modern::new(gateway.address, "/mcp", capabilities.clone());
+    let modern = Modern::new(gateway.address, "/mcp", capabilities.clone());
     let asked = modern.call("whoami", json!({})).await;
     assert_eq!(asked["resultType"], "input_required", "{asked}");
     let (key, ask) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
@@ -228,4 +231,56 @@ async fn an_answer_of_another_server_than_was_asked_connects_nothing() {
         assert!(provider.asked().is_empty(), "no code was shown to anyone");
         link(&client.call("whoami", json!({})).await);
     }
+}
+
+/// What a caller with this token is told by the upstream.
+async fn asked_as(client: &Modern, token: &str) -> Value {
+    let authorization = bearer(token);
+    let params = r#"{"name":"whoami","arguments":{}}"#;
+    let mut answer = client.send_with("1", "tools/call", params, &[("authorization", &authorization)]).await;
+    assert_eq!(answer.status, 200);
+    answer.answer().await["result"].clone()
+}
+
+#[tokio::test]
+async fn a_callers_token_is_exchanged_where_the_configuration_says_and_never_goes_upstream() {
+    let (provider, issuer) = (Provider::start().await, Issuer::start("ES256").await);
+    let credential = json!({
+        "kind": "token_exchange", "token_url": provider.at("/token"), "client_id": "gw", "client_secret": "s3cret",
+        "audience": "crm",
+    });
+    let upstreams = json!({ "up": { "url": provider.at("/mcp"), "auth": credential } });
+    let gateway = Gateway::start(auth::config(&issuer, json!({ "upstreams": upstreams })));
+    let client = gateway.modern();
+    let (ann, bob) = (issuer.token(RESOURCE, "ann"), issuer.token(RESOURCE, "bob"));
+    for (token, who) in [(&ann, "for ann"), (&bob, "for bob"), (&ann, "for ann"), (&bob, "for bob")] {
+        assert_eq!(text(&asked_as(&client, token).await), who);
+    }
+    let asked = provider.asked();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    for (asked, token) in asked.iter().zip([&ann, &bob]) {
+        assert_eq!((&asked["subject_token"], &*asked["audience"]), (token, "crm"));
+    }
+    let shown = provider.shown();
+    assert!(!shown.is_empty() && !shown.contains(&ann) && !shown.contains(&bob), "{shown:?}");
+    let log = gateway.log();
+    assert!([&ann, &bob].iter().all(|token| !log.contains(*token)), "a caller's token stands in the log");
+}
+
+#[tokio::test]
+async fn a_session_upstream_is_of_one_account_also_where_its_caller_connects_another() {
+    let provider = Provider::start().await;
+    provider.speak_legacy();
+    let auth = json!({ "kind": "oauth" });
+    let gateway =
+        Gateway::start(json!({ "upstreams": { "up": { "url": provider.at("/mcp"), "auth": auth } } }));
+    let client = gateway.legacy("2025-11-25").await;
+    for user in ["user one", "user two"] {
+        provider.log_in_as(user);
+        let url = link(&client.call("whoami", json!({})).await).to_owned();
+        browse().through(&url).await;
+        assert_eq!(text(&client.call("whoami", json!({})).await), user);
+        provider.revoke_everything();
+    }
+    assert_eq!(provider.mixed(), 0);
 }

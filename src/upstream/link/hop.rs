@@ -4,7 +4,7 @@ use super::channels::Channel;
 use super::kept::Opened;
 use super::trouble::Trouble;
 use super::{Arc, Caller, Inner, Version};
-use crate::upstream::credentials::Bearer;
+use crate::upstream::credentials::{Bearer, InSession};
 use crate::upstream::transport::{Route, Transport, UpstreamSessionId};
 use crate::wire::Era;
 use http::{HeaderName, HeaderValue, header};
@@ -84,7 +84,19 @@ impl Inner {
             session: hop.session.clone(),
             who: caller.session.key().clone(),
             headers,
-            bearer: self.bearer(caller),
+            bearer: self.bearer_in(caller, hop),
+        }
+    }
+
+    /// The credential of a caller's requests in this hop. A session is of one account, and of no other that its caller may
+    /// have connected since.
+    fn bearer_in(&self, caller: &Caller, hop: &Hop) -> Option<Bearer> {
+        let bearer = self.bearer(caller)?;
+        match &hop.opened {
+            Some(opened) if opened.session.is_some() && self.is_personal() => {
+                Some(Arc::new(InSession { bearer, account: opened.kept.account }))
+            }
+            _ => Some(bearer),
         }
     }
 

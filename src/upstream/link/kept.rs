@@ -20,6 +20,9 @@ pub(super) struct Kept {
     /// The version negotiated with a legacy upstream; absent where nothing was negotiated.
     #[serde(rename = "v", default, skip_serializing_if = "Option::is_none")]
     version: Option<String>,
+    /// Which account of the caller the session was opened with, where callers have accounts.
+    #[serde(rename = "a", default, skip_serializing_if = "Option::is_none")]
+    pub(super) account: Option<u64>,
     /// `logging/setLevel` of the caller.
     #[serde(rename = "l", default, skip_serializing_if = "Option::is_none")]
     pub(super) level: Option<String>,

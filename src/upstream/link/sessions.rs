@@ -8,7 +8,7 @@ use super::renewal::{Renewal, Turn};
 use super::trouble::Trouble;
 use super::{Arc, Caller, Inner, Method, Session};
 use crate::mcp::Reason;
-use crate::upstream::transport::{Route, Transport};
+use crate::upstream::transport::{Route, Transport, TransportError};
 use moka::sync::Cache;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -171,6 +171,10 @@ impl Inner {
             // What the caller asked for outlives the session that it was asked in.
             kept.level = before.kept.level.clone();
             kept.uris = before.kept.uris.clone();
+            if let Some(bearer) = party.bearer.clone().filter(|_| self.is_personal()) {
+                let token = bearer.token().await.map_err(TransportError::Credential)?;
+                kept.account = token.and_then(|token| token.account);
+            }
             let route = Route { session: kept.session(), ..party.route(kept.version()) };
             self.replay(&http, &route, &kept).await;
             if shared {

@@ -120,7 +120,7 @@ fn fault(upstream: &UpstreamId, error: TransportError, safe: bool) -> Fault {
             Reason::Connect { upstream, url, by_url: false }.into()
         }
         TransportError::Credential(Lack::Insufficient) => Reason::Insufficient { upstream }.into(),
-        TransportError::Credential(Lack::Bad) => Reason::Credential { upstream }.into(),
+        TransportError::Credential(Lack::Bad | Lack::OtherAccount) => Reason::Credential { upstream }.into(),
         TransportError::Credential(Lack::Unreachable(why)) => unreachable(why),
         TransportError::Timeout => Reason::Timeout { upstream }.into(),
         TransportError::Garbage(why) => Reason::Garbage { upstream, why }.into(),

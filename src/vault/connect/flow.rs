@@ -218,7 +218,7 @@ impl Connect {
             }
         };
         let slot = account.slot();
-        shared.hold(&slot, &Held::of(given, source)).await.map_err(|_| Stopped::Away)?;
+        shared.hold(&slot, &Held::of(given, source).connected_now()).await.map_err(|_| Stopped::Away)?;
         shared.wanted.invalidate(&slot.key);
         Ok(())
     }

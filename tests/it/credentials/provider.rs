@@ -30,7 +30,14 @@ struct State {
     asked: Vec<Form>,
     authorised: Form,
     seen: Vec<String>,
+    /// The tokens that the upstream was shown.
+    shown: Vec<String>,
     server: String,
+    /// Who logs in at the authorisation server.
+    user: String,
+    /// Whether it speaks the legacy era, whose sessions are of one user each; and requests in another's.
+    legacy: bool,
+    mixed: usize,
     answers_as: Option<String>,
     count: usize,
 }
@@ -49,7 +56,7 @@ impl Provider {
         let (state, refreshes) = (Arc::new(Mutex::new(State::default())), Arc::new(AtomicUsize::new(0)));
         {
             let mut state = state.lock().unwrap();
-            state.server = format!("http://{address}");
+            (state.server, state.user) = (format!("http://{address}"), "user one".into());
             state.answers_as = Some(state.server.clone());
         }
         let (mine, count) = (state.clone(), refreshes.clone());
@@ -77,6 +84,23 @@ impl Provider {
     /// How many requests for paths that begin so it saw.
     pub fn seen(&self, path: &str) -> usize {
         self.state.lock().unwrap().seen.iter().filter(|seen| seen.starts_with(path)).count()
+    }
+
+    pub fn shown(&self) -> Vec<String> {
+        self.state.lock().unwrap().shown.clone()
+    }
+
+    pub fn log_in_as(&self, user: &str) {
+        self.state.lock().unwrap().user = user.to_owned();
+    }
+
+    pub fn speak_legacy(&self) {
+        self.state.lock().unwrap().legacy = true;
+    }
+
+    /// How many requests came in a session of another user than their token's.
+    pub fn mixed(&self) -> usize {
+        self.state.lock().unwrap().mixed
     }
 
     /// No token is known any more, but what renews them is.
@@ -182,7 +206,13 @@ async fn token(
             if credentials != format!("Basic {}", STANDARD.encode("gw:s3cret")) {
                 return json_answer(401, json!({ "error": "invalid_client" }));
             }
-            "client gw"
+            "client gw".to_owned()
+        }
+        "urn:ietf:params:oauth:grant-type:token-exchange" => {
+            let claims = asked["subject_token"].split('.').nth(1).expect("a JWT");
+            let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(claims).expect("base64");
+            let claims: Value = serde_json::from_slice(&claims).expect("JSON");
+            format!("for {}", claims["sub"].as_str().expect("a subject"))
         }
         "authorization_code" => {
             let challenge = state.lock().unwrap().codes.remove(&asked["code"]);
@@ -192,7 +222,7 @@ async fn token(
             if challenge != Some(shown) {
                 return json_answer(400, json!({ "error": "invalid_grant" }));
             }
-            "user one"
+            state.lock().unwrap().user.clone()
         }
         _ => {
             refreshes.fetch_add(1, SeqCst);
@@ -201,16 +231,16 @@ async fn token(
             if state.lock().unwrap().refresh.remove(&asked["refresh_token"]).is_none() {
                 return json_answer(400, json!({ "error": "invalid_grant" }));
             }
-            "user one"
+            "user one".to_owned()
         }
     };
     let mut state = state.lock().unwrap();
     state.count += 1;
     let (token, refresh) = (format!("token-{}", state.count), format!("refresh-{}", state.count));
-    state.tokens.insert(token.clone(), who.to_owned());
-    state.refresh.insert(refresh.clone(), who.to_owned());
+    state.tokens.insert(token.clone(), who.clone());
+    state.refresh.insert(refresh.clone(), who.clone());
     let mut given = json!({ "access_token": token, "token_type": "Bearer", "expires_in": 3600 });
-    if who != "client gw" {
+    if who.starts_with("user") {
         given["refresh_token"] = refresh.into();
     }
     json_answer(200, given)
@@ -219,6 +249,7 @@ async fn token(
 fn mcp(here: &str, state: &Mutex<State>, headers: &HeaderMap, body: &[u8]) -> Response<Body> {
     let token =
         headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    state.lock().unwrap().shown.extend(token.map(str::to_owned));
     let who = token.and_then(|token| state.lock().unwrap().tokens.get(token).cloned());
     let Some(who) = who else {
         let metadata = format!("{here}/.well-known/oauth-protected-resource/mcp");
@@ -226,7 +257,10 @@ fn mcp(here: &str, state: &Mutex<State>, headers: &HeaderMap, body: &[u8]) -> Re
         let answer = Response::builder().status(401).header(header::WWW_AUTHENTICATE, challenge);
         return answer.body(Body::empty()).expect("a plain answer");
     };
-    let asked: Value = serde_json::from_slice(body).expect("JSON");
+    let asked: Value = serde_json::from_slice(body).unwrap_or_default();
+    if state.lock().unwrap().legacy {
+        return legacy(state, headers, &asked, &who);
+    }
     let result = match asked["method"].as_str().unwrap_or_default() {
         "server/discover" => json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } }),
         "tools/list" => {
@@ -238,6 +272,30 @@ fn mcp(here: &str, state: &Mutex<State>, headers: &HeaderMap, body: &[u8]) -> Re
     result["resultType"] = "complete".into();
     (result["ttlMs"], result["cacheScope"]) = (60_000.into(), "public".into());
     json_answer(200, json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }))
+}
+
+/// As a server of the legacy era answers.
+fn legacy(state: &Mutex<State>, headers: &HeaderMap, asked: &Value, who: &str) -> Response<Body> {
+    let session = headers.get("mcp-session-id").map(|value| value.to_str().expect("text"));
+    if session.is_some_and(|session| session != who.replace(' ', "-")) {
+        state.lock().unwrap().mixed += 1;
+    }
+    let result = match asked["method"].as_str() {
+        Some("initialize") => {
+            json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} }, "serverInfo": { "name": "p", "version": "1" } })
+        }
+        Some("server/discover") => {
+            let error = json!({ "code": -32601, "message": "no such method" });
+            return json_answer(200, json!({ "jsonrpc": "2.0", "id": asked["id"], "error": error }));
+        }
+        Some("tools/list") => json!({ "tools": [{ "name": "whoami", "inputSchema": { "type": "object" } }] }),
+        Some("tools/call") => json!({ "content": [{ "type": "text", "text": who }] }),
+        Some(_) => return json_answer(202, json!({})),
+        None => return json_answer(405, json!({})),
+    };
+    let mut answer = json_answer(200, json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }));
+    answer.headers_mut().insert("mcp-session-id", who.replace(' ', "-").parse().expect("a header"));
+    answer
 }
 
 /// A browser: cookies by address, redirects followed.
