@@ -23,7 +23,7 @@ pub use caller::{
 };
 pub use fault::{Fault, Reason, Ruling};
 pub use kept::Kept;
-pub use listing::{Item, Kind, Listing};
+pub use listing::{CONNECT_TOOL, Item, Kind, Listing};
 pub use places::{NoPlace, Place, Places};
 pub use reply::{Ask, Event, InputRequired, Note, Outcome, Reply};
 pub use trail::{Track, Trail};

@@ -2,7 +2,7 @@
 
 use super::composite::{Inner, check_resume};
 use super::{about, splice};
-use crate::mcp::{Call, Caller, Event, Fault, Kind, Note, Outcome, Reason, Reply, Track};
+use crate::mcp::{CONNECT_TOOL, Call, Caller, Event, Fault, Kind, Note, Outcome, Reason, Reply, Track};
 use crate::wire::{Method, Raw, Span, json};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
@@ -99,6 +99,15 @@ impl Inner {
             && let Some(found) = look()
         {
             return Ok(found);
+        }
+        // Its owner shows nothing but where the caller connects their account: then that is what a call of it leads to.
+        if let Some(member) = self.naming.suspect(name).filter(|_| kind == Kind::Tool)
+            && self.profile.members[member]
+                .backend
+                .known(caller, kind)
+                .is_some_and(|l| l.find(CONNECT_TOOL).is_some())
+        {
+            return Ok((member, CONNECT_TOOL.into()));
         }
         // Not known because its owner is away, or not at all?
         if let Some(fault) = self.naming.suspect(name).and_then(|member| self.away(caller, member, kind)) {

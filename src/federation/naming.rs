@@ -3,7 +3,7 @@
 
 use super::Profile;
 use crate::config::Globs;
-use crate::mcp::UpstreamId;
+use crate::mcp::{CONNECT_TOOL, UpstreamId};
 use aws_lc_rs::digest;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -70,6 +70,10 @@ impl Naming {
     pub(super) fn admits(&self, member: usize, tool: &str) -> bool {
         let of = &self.members[member];
         let open = self.tools.allow.is_empty() && self.tools.deny.is_empty();
+        // Whoever may not connect could call nothing that is admitted.
+        if tool == CONNECT_TOOL {
+            return true;
+        }
         of.tools.admits(tool) && (open || self.tools.admits(&format!("{}__{tool}", of.id)))
     }
 

@@ -6,6 +6,10 @@ use crate::wire::{Method, Raw, Span};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// The tool that a link shows to a caller who has to connect an account at its upstream. The gateway's own: no upstream's tool
+/// bears it, and no filter of tools hides it.
+pub const CONNECT_TOOL: &str = "plasm_connect";
+
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     Tool,

@@ -284,3 +284,30 @@ async fn a_session_upstream_is_of_one_account_also_where_its_caller_connects_ano
     }
     assert_eq!(provider.mixed(), 0);
 }
+
+#[tokio::test]
+async fn among_several_a_call_of_an_account_that_is_not_connected_leads_to_its_link_whatever_tools_are_admitted()
+ {
+    let (provider, other) = (Provider::start().await, Provider::start().await);
+    let own = json!({
+        "kind": "client_credentials", "token_url": other.at("/token"), "client_id": "gw", "client_secret": "s3cret",
+    });
+    let gateway = Gateway::start(json!({
+        "upstreams": {
+            "up": { "url": provider.at("/mcp"), "auth": { "kind": "oauth" } },
+            "other": { "url": other.at("/mcp"), "auth": own },
+        },
+        "profiles": { "default": { "tools": { "allow": ["up__whoami"] } } },
+    }));
+    let client = gateway.modern();
+    let names = async || {
+        let listed = client.result("tools/list", json!({})).await;
+        listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].to_string()).collect::<Vec<_>>()
+    };
+    // A client that knows the tool from before calls it first.
+    let url = link(&client.call("up__whoami", json!({})).await).to_owned();
+    assert_eq!(names().await, ["\"up__plasm_connect\""]);
+    browse().through(&url).await;
+    assert_eq!(text(&client.call("up__whoami", json!({})).await), "user one");
+    assert_eq!(names().await, ["\"up__whoami\""]);
+}

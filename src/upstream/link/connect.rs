@@ -2,16 +2,13 @@
 
 use super::lists::Key;
 use super::{About, Age, Arc, Call, Caller, Fault, Inner, Kind, Listing, Reply};
-use crate::mcp::{Item, Reason};
+use crate::mcp::{CONNECT_TOOL, Item, Reason};
 use crate::upstream::credentials::Lack;
 use crate::wire::{Raw, json};
 
-/// The tool's name. An upstream's own tool of that name cannot be called.
-const TOOL: &str = "plasm_connect";
-
 /// Whether this call of a tool is for the link itself.
 pub(super) fn is_asked_for(call: &Call) -> bool {
-    call.params.name().is_some_and(|name| name == TOOL)
+    call.params.name().is_some_and(|name| name == CONNECT_TOOL)
 }
 
 fn is_to_connect<T>(outcome: &Result<T, Fault>) -> bool {
@@ -27,7 +24,10 @@ impl Inner {
         }
         Ok(Arc::new(About {
             server_info: None,
-            capabilities: Raw::trusted(r#"{"tools":{"listChanged":true}}"#),
+            // What it will have is not known, and a legacy client is told of it once.
+            capabilities: Raw::trusted(
+                r#"{"tools":{"listChanged":true},"resources":{"listChanged":true},"prompts":{"listChanged":true}}"#,
+            ),
             instructions: None,
             ttl_ms: 0,
             private: true,
@@ -62,15 +62,15 @@ impl Inner {
             "Connects the user's account at {}. Call it, have the user open the link that it gives, then list the tools again.",
             self.id()
         );
-        let head = format!(r#"{{"name":{}"#, json::quote(TOOL));
+        let head = format!(r#"{{"name":{}"#, json::quote(CONNECT_TOOL));
         let body = format!(
-            r#"{head},"title":{},"description":{},"inputSchema":{{"type":"object","properties":{{}}}}}}"#,
+            r#"{head},"title":{},"description":{},"annotations":{{"readOnlyHint":true}},"inputSchema":{{"type":"object","properties":{{}}}}}}"#,
             json::quote(&format!("Connect {}", self.id())),
             json::quote(&about),
         );
         let at = r#"{"name":"#.len() as u32;
         Item {
-            name: TOOL.into(),
+            name: CONNECT_TOOL.into(),
             name_span: at..head.len() as u32,
             body: Raw::trusted(body),
             headers: Arc::new([]),
@@ -80,7 +80,7 @@ impl Inner {
     /// Answers a call of the tool.
     pub(super) async fn connect(&self, call: Call) -> Reply {
         let Some(bearer) = self.bearer(&call.caller) else {
-            return Reply::fault(Reason::UnknownTool(TOOL.to_owned()));
+            return Reply::fault(Reason::UnknownTool(CONNECT_TOOL.to_owned()));
         };
         match bearer.clone().token().await {
             Ok(Some(_)) => {

@@ -4,7 +4,7 @@ use super::begin::Job;
 use super::lists::Fetched;
 use super::trouble::code_of;
 use super::{Arc, Caller, Fault, Inner, Kind, Listing, hello};
-use crate::mcp::{Item, Reason};
+use crate::mcp::{CONNECT_TOOL, Item, Reason};
 use crate::wire::results::ResultView;
 use crate::wire::{Raw, code, json, param_headers};
 use std::collections::HashSet;
@@ -131,6 +131,9 @@ fn item(body: Raw, kind: Kind) -> Result<Item, Unfit> {
     let span = find(kind.name_key()).ok_or_else(|| nameless(format!("no {}", kind.name_key())))?;
     let name = body.string(&span).ok_or_else(|| nameless(format!("{} is no string", kind.name_key())))?;
     let name: Arc<str> = name.into();
+    if kind == Kind::Tool && *name == *CONNECT_TOOL {
+        return Err(Unfit { why: format!("tool {name}: the name is the gateway's own"), name: Some(name) });
+    }
     let headers = match find("inputSchema").filter(|_| kind == Kind::Tool) {
         Some(schema) => param_headers::of_schema(&body.part(&schema))
             .map_err(|invalid| Unfit { name: Some(name.clone()), why: format!("tool {name}: {invalid}") })?,
