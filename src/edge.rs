@@ -4,6 +4,7 @@
 //! upstreams: what answers is a [`Backend`](crate::mcp::Backend).
 
 pub mod answer;
+mod aside;
 mod bare;
 pub mod body;
 pub mod callers;
@@ -13,6 +14,7 @@ pub mod era;
 pub mod fill;
 pub mod gate;
 pub mod guard;
+mod heads;
 pub mod hello;
 pub mod http;
 pub mod http_sse;

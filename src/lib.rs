@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod auth;
 pub mod cli;
+pub mod clock;
 pub mod config;
 pub mod demo;
 pub mod edge;
@@ -21,6 +22,7 @@ pub mod session;
 pub mod store;
 pub mod telemetry;
 pub mod tls;
+pub mod turns;
 pub mod upstream;
 pub mod vault;
 pub mod wire;

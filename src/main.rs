@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
+mod allocator;
+
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
     plasm_mcp::cli::main()

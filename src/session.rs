@@ -120,6 +120,8 @@ struct Shared {
     live: Mutex<HashMap<Arc<str>, Weak<LiveSession>>>,
     budget: budget::Budget,
     post: post::Post,
+    /// [`RECORD`], as keys bear it.
+    rest: Arc<str>,
     /// What goes on without whoever began it. Waited for at the pod's end.
     tasks: TaskTracker,
 }
@@ -170,6 +172,7 @@ impl Sessions {
                 live: Mutex::default(),
                 budget: budget::Budget::default(),
                 post: post::Post::new(me),
+                rest: RECORD.into(),
                 tasks: TaskTracker::new(),
             }),
             kept,
@@ -224,12 +227,12 @@ impl Sessions {
     /// The session of this id, if it is this principal's and this profile's. Does not count as a use:
     /// [`LiveSession::touch`] does.
     pub async fn find(&self, id: &str, principal: &Principal, profile: &str) -> Found {
-        let plausible =
-            id.len() == ID_TEXT && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
-        if !plausible {
-            return Found::Unknown;
-        }
-        let id = SessionId(id.into());
+        let held = self.named(id);
+        let id = match &held {
+            Some(session) => session.session_id().clone(),
+            None if is_plausible(id) => SessionId(id.into()),
+            None => return Found::Unknown,
+        };
         let shared = &self.shared;
         let record = match shared.store.near(shared.record(&id)).await {
             Ok(Some(record)) => record,
@@ -240,8 +243,8 @@ impl Sessions {
             Err(_) => return Found::Away,
         };
         let Some(field) = record.field(FACTS) else { return Found::Unknown };
-        let held = self.held(&id);
-        let session = match held {
+        // Another request may have made it while this one waited.
+        let session = match held.or_else(|| self.held(&id)) {
             Some(session) if session.facts().packed == *field => session,
             Some(session) => match Facts::read(&record) {
                 Some(facts) => {
@@ -322,8 +325,15 @@ impl Sessions {
     }
 
     fn held(&self, id: &SessionId) -> Option<Arc<LiveSession>> {
-        // Asking the cache first counts as a use of the handle.
-        self.kept.get(&id.0).or_else(|| lock(&self.shared.live).get(&id.0).and_then(Weak::upgrade))
+        self.named(&id.0)
+    }
+
+    fn named(&self, id: &str) -> Option<Arc<LiveSession>> {
+        let session = lock(&self.shared.live).get(id).and_then(Weak::upgrade)?;
+        if session.is_to_be_kept(HANDLE_IDLE / 4) {
+            self.kept.insert(session.session_id().0.clone(), session.clone());
+        }
+        Some(session)
     }
 
     /// The session is no more: what this pod has of it ends.
@@ -351,7 +361,7 @@ impl Sessions {
 
 impl Shared {
     fn record(&self, id: &SessionId) -> Key {
-        Key::new(id.0.clone(), RECORD)
+        Key::new(id.0.clone(), self.rest.clone())
     }
 
     fn life(&self, transport: Transport) -> Duration {
@@ -360,6 +370,11 @@ impl Shared {
             Transport::Sse => SSE_LIFE.min(self.settings.life),
         }
     }
+}
+
+/// Whether a session may have this id.
+fn is_plausible(id: &str) -> bool {
+    id.len() == ID_TEXT && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
 }
 
 /// So many random bytes in URL-safe base64.

@@ -1,7 +1,9 @@
 //! Sockets: accepts connections, bounds heads and idle time, ends them gracefully.
 
+use super::aside::Aside;
 use super::bare::{self, Handoff, Seen};
 use super::gate::Gate;
+use super::heads::{Answer, Heads};
 use super::hush::{Hush, Hushed};
 use super::patience::Patient;
 use crate::lifecycle::Lifecycle;
@@ -12,12 +14,13 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -141,38 +144,54 @@ where
     F: Fn(Request<Body>) -> A + Send + 'static,
     A: Future<Output = Response<Body>> + Send + 'static,
 {
-    let handoff = Arc::new(Handoff::default());
-    let keeping = handoff.clone();
+    let (handoff, heads) = (Arc::new(Handoff::default()), Heads::new(bounds.head_time));
+    let (keeping, waiting) = (handoff.clone(), heads.clone());
     let service = service_fn(move |request: Request<Incoming>| {
-        let (version, keeping) = (request.version(), keeping.clone());
+        let (version, keeping, answering) = (request.version(), keeping.clone(), waiting.came());
         // In a box of its own: hyper keeps the place of the future for as long as the connection is open, and an idle
         // connection would hold the largest answer's working memory.
         let answer = Box::pin(answer(request.map(|body| Body::new(Hushed(body)))));
-        answer.map(move |answer| Ok::<_, Infallible>(keeping.keep(version, answer)))
+        answer.map(move |answer| {
+            let answer = keeping.keep(version, answer).map(|body| Answer::new(body, answering));
+            Ok::<_, Infallible>(answer)
+        })
     });
     let io = Seen::new(Patient::new(TokioIo::new(socket), WRITE_TIME), handoff.clone());
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(bounds.head_time)
+        .header_read_timeout(None)
         .max_buf_size(bounds.head.max(8192))
         .serve_connection(io, service);
     // Boxed, so that a stream which outlives it does not keep its place.
     let mut connection = Box::new(Hush::new(connection));
-    let mut closing = false;
-    // A broken connection is the peer's business; what was lost on it is known to the rooms that wrote.
-    let stream = loop {
-        let served = poll_fn(|context| match Pin::new(&mut connection).poll(context) {
-            Poll::Ready(_) => Poll::Ready(None),
-            Poll::Pending => handoff.take().map_or(Poll::Pending, |stream| Poll::Ready(Some(stream))),
-        });
-        tokio::select! {
-            stream = served => break stream,
-            () = ends.close.cancelled(), if !closing => {
-                Pin::new(connection.get_mut()).graceful_shutdown();
-                closing = true;
+    let stream = {
+        let closing = AtomicBool::new(false);
+        let cut = pin!(async {
+            let close = async {
+                ends.close.cancelled().await;
+                closing.store(true, Relaxed);
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                () = ends.deadline.cancelled() => {}
+                () = heads.overdue() => {}
+                () = close => {}
             }
-            () = ends.deadline.cancelled() => return,
-        }
+        });
+        let mut cut = Aside::new(cut);
+        // A broken connection is the peer's business; what was lost on it is known to the rooms that wrote.
+        let served = poll_fn(|context| {
+            if Pin::new(&mut cut).poll(context).is_ready() {
+                return Poll::Ready(None);
+            }
+            if closing.load(Relaxed) && closing.swap(false, Relaxed) {
+                Pin::new(connection.get_mut()).graceful_shutdown();
+            }
+            match Pin::new(&mut connection).poll(context) {
+                Poll::Ready(_) => Poll::Ready(None),
+                Poll::Pending => handoff.take().map_or(Poll::Pending, |stream| Poll::Ready(Some(stream))),
+            }
+        });
+        served.await
     };
     let Some(stream) = stream else { return };
     let io = connection.into_inner().into_parts().io;

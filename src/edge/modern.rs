@@ -8,6 +8,7 @@ use super::gate::{Gate, Mount};
 use super::modern_headers::{self, Misformed};
 use super::seen;
 use super::writer::Writer;
+use crate::clock;
 use crate::mcp::{Access, Call, Caller, Cancel, Client, Event, Outcome, Reason, Reply};
 use crate::telemetry::metrics;
 use crate::wire::params::Params;
@@ -19,7 +20,6 @@ use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::{FutureExt, StreamExt, stream};
 use http::{HeaderMap, Response, StatusCode};
 use std::sync::Arc;
-use tokio::time::Instant;
 
 /// Answers a message whose `_meta` says that it is modern.
 pub async fn answer(
@@ -94,7 +94,7 @@ async fn read(
         resume: None,
         trail: None,
         cancel: Cancel::never(),
-        deadline: Instant::now() + gate.rules.call,
+        deadline: clock::lately() + gate.rules.call,
         watch: Some(watch),
     };
     Ok((call, method))

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
@@ -38,7 +37,7 @@ pub(super) fn owner(principal: &Principal) -> Arc<str> {
 
 /// Milliseconds since 1970, by this machine's clock. Pods' clocks differ by far less than what is measured with it.
 pub(super) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    crate::clock::unix_ms()
 }
 
 /// Which transport a session lives on.

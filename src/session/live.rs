@@ -2,7 +2,7 @@
 //! streams. The record in the store is the session; this is a handle.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
@@ -38,6 +38,8 @@ pub struct LiveSession {
     /// That other facts were learnt.
     learnt: Notify,
     changes: Arc<Changes>,
+    /// When this handle was last put among those that are kept, in milliseconds since 1970.
+    kept_at: AtomicU64,
     /// Whether a touch is under way in this pod; a second one would only fail.
     touching: AtomicBool,
     /// That the client's roots changed.
@@ -85,6 +87,7 @@ impl LiveSession {
             facts: ArcSwap::from_pointee(facts),
             learnt: Notify::new(),
             changes: Arc::default(),
+            kept_at: AtomicU64::new(now()),
             touching: AtomicBool::new(false),
             roots: Telling::default(),
             refreshing: Telling::default(),
@@ -117,6 +120,16 @@ impl LiveSession {
 
     pub fn session_id(&self) -> &SessionId {
         &self.id
+    }
+
+    /// Whether it is time to put this handle among those that are kept again: so long after the last time.
+    pub(super) fn is_to_be_kept(&self, every: std::time::Duration) -> bool {
+        let (now, then) = (now(), self.kept_at.load(Ordering::Relaxed));
+        let due = now.saturating_sub(then) >= every.as_millis() as u64 && !self.ended.is_cancelled();
+        if due {
+            self.kept_at.store(now, Ordering::Relaxed);
+        }
+        due
     }
 
     /// What the record said when it was last read here.

@@ -19,6 +19,8 @@ use tokio_util::task::AbortOnDropHandle;
 use self::ledger::Ledger;
 use self::post::Post;
 use self::slot::Slot;
+use crate::clock;
+
 use super::{
     Check, Commit, Events, Fut, Grant, Health, Heard, Key, PodId, Rate, Record, Store, StoreError, Sure,
 };
@@ -80,7 +82,8 @@ impl Store for Memory {
     }
 
     fn near(&self, key: Key) -> Fut<Option<Record>> {
-        self.within(key, |slot, key, now| slot.near(key, now))
+        let shared = self.shared.clone();
+        async move { shared.slot(&key.tag).near(&key, clock::lately()) }.boxed()
     }
 
     fn commit(&self, checks: Vec<(Key, Check)>, writes: Vec<(Key, Write)>, _: Sure) -> Fut<Commit> {

@@ -118,7 +118,9 @@ impl Rule {
         if self == Rule::Lax {
             return None;
         }
-        keys.iter().copied().find(|key| members.iter().any(|m| m.is_case_variant_of(key)))
+        let lengths = keys.iter().fold(0, |lengths, key| lengths | 1u64 << key.len());
+        let mut suspects = members.iter().filter(|m| m.has_length_in(lengths));
+        suspects.find_map(|m| keys.iter().copied().find(|key| m.is_case_variant_of(key)))
     }
 }
 
@@ -208,14 +210,25 @@ fn invalid(id: Option<Id>, why: impl Into<String>) -> Refused {
     Refused { id, code: code::INVALID_REQUEST, why: why.into() }
 }
 
+/// The name of a method that we know needs no escapes.
+fn put_method(out: &mut BytesMut, method: &Method) {
+    match method {
+        Method::Other(name) => out.put_slice(json::quote(name).as_bytes()),
+        known => {
+            out.put_u8(b'"');
+            out.put_slice(known.as_str().as_bytes());
+            out.put_u8(b'"');
+        }
+    }
+}
+
 /// Writes a request; `id` and `params` go out as they are.
 pub fn write_request(id: &Id, method: &Method, params: &Raw) -> Bytes {
-    let method = json::quote(method.as_str());
-    let mut out = BytesMut::with_capacity(48 + id.token().len() + method.len() + params.len());
+    let mut out = BytesMut::with_capacity(50 + id.token().len() + method.as_str().len() + params.len());
     out.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     out.put_slice(id.token());
     out.put_slice(b",\"method\":");
-    out.put_slice(method.as_bytes());
+    put_method(&mut out, method);
     out.put_slice(b",\"params\":");
     params.write(&mut out);
     out.put_u8(b'}');
@@ -224,10 +237,9 @@ pub fn write_request(id: &Id, method: &Method, params: &Raw) -> Bytes {
 
 /// Writes a notification.
 pub fn write_notification(method: &Method, params: &Raw) -> Bytes {
-    let method = json::quote(method.as_str());
-    let mut out = BytesMut::with_capacity(40 + method.len() + params.len());
+    let mut out = BytesMut::with_capacity(42 + method.as_str().len() + params.len());
     out.put_slice(b"{\"jsonrpc\":\"2.0\",\"method\":");
-    out.put_slice(method.as_bytes());
+    put_method(&mut out, method);
     out.put_slice(b",\"params\":");
     params.write(&mut out);
     out.put_u8(b'}');

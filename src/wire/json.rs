@@ -25,7 +25,7 @@ pub enum JsonError {
 
 /// Checks that `text` is exactly one JSON value in UTF-8, no deeper than `depth`; gives the value's span.
 pub fn check(text: &[u8], depth: u16) -> Result<Span, JsonError> {
-    std::str::from_utf8(text).map_err(|e| JsonError::Utf8(e.valid_up_to()))?;
+    utf8(text)?;
     let start = space(text, 0);
     let end = value(text, start, depth, depth)?;
     if space(text, end) != text.len() {
@@ -55,6 +55,12 @@ impl<'a> Member<'a> {
     #[inline]
     pub fn is(&self, name: &str) -> bool {
         if self.escaped { self.key() == name } else { self.key == name.as_bytes() }
+    }
+
+    /// Whether the key may be as long as one of those whose lengths, below 64, are the bits of `lengths`.
+    #[inline]
+    pub fn has_length_in(&self, lengths: u64) -> bool {
+        self.escaped || self.key.len() < 64 && lengths >> self.key.len() & 1 == 1
     }
 
     /// Whether the key differs from `name` by the case of its letters alone.
@@ -324,17 +330,31 @@ fn key(text: &[u8], at: usize) -> Result<usize, JsonError> {
     Ok(space(text, colon + 1))
 }
 
+/// Nearly every text is plain ASCII, which is quicker to see.
+fn utf8(text: &[u8]) -> Result<(), JsonError> {
+    match text.is_ascii() {
+        true => Ok(()),
+        false => std::str::from_utf8(text).map(drop).map_err(|e| JsonError::Utf8(e.valid_up_to())),
+    }
+}
+
 /// The end of the string token at `at`.
 fn quoted(text: &[u8], at: usize) -> Result<usize, JsonError> {
+    quoted_and_escaped(text, at).map(|(end, _)| end)
+}
+
+/// The end of the string token at `at`, and whether there are escapes in it.
+#[inline]
+fn quoted_and_escaped(text: &[u8], at: usize) -> Result<(usize, bool), JsonError> {
     if text.get(at) != Some(&b'"') {
         return Err(JsonError::Syntax(at));
     }
-    let mut i = at + 1;
+    let (mut i, mut escaped) = (at + 1, false);
     loop {
         i += plain(text, i);
         match text.get(i) {
-            Some(b'"') => return Ok(i + 1),
-            Some(b'\\') => {}
+            Some(b'"') => return Ok((i + 1, escaped)),
+            Some(b'\\') => escaped = true,
             _ => return Err(JsonError::Syntax(i)),
         }
         match text.get(i + 1) {

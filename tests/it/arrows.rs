@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 /// Each room with the rooms it may import. What is not listed here is no room, and the test says so.
 const ARROWS: &[(&str, &[&str])] = &[
+    ("allocator", &[]),
+    ("clock", &[]),
     ("wire", &[]),
-    ("store", &["telemetry", "tls"]),
+    ("store", &["clock", "telemetry", "tls"]),
     ("config", &[]),
     ("telemetry", &[]),
     ("lifecycle", &[]),
@@ -17,8 +19,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("egress", &["tls"]),
     ("auth", &["egress", "mcp", "sealing", "store", "telemetry", "wire"]),
     ("limits", &["mcp", "store", "telemetry", "wire"]),
-    ("session", &["mcp", "store", "sealing", "wire"]),
-    ("upstream", &["config", "lines", "mcp", "telemetry", "tls", "wire"]),
+    ("session", &["clock", "mcp", "store", "sealing", "wire"]),
+    ("upstream", &["clock", "config", "lines", "mcp", "telemetry", "tls", "wire"]),
     ("vault", &["auth", "config", "egress", "mcp", "sealing", "store", "telemetry", "upstream"]),
     ("relay", &["mcp", "sealing", "store", "telemetry", "upstream", "wire"]),
     ("federation", &["config", "mcp", "telemetry", "wire"]),
@@ -29,6 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "edge",
         &[
             "auth",
+            "clock",
             "federation",
             "lifecycle",
             "limits",

@@ -2,9 +2,10 @@
 //! answers come alone and soon; else a stream, which a session's client can resume.
 
 use super::peer::Peer;
-use super::running::{self, Begin, Step, Steps};
+use super::running::{Begin, Running, Step, Steps};
 use super::streams;
 use super::ways::{self, Left, Ways};
+use crate::clock;
 use crate::edge::answer;
 use crate::edge::writer::Writer;
 use crate::mcp::{Ask, Call, Cancel, Event, Outcome, Reason, Scopes};
@@ -14,13 +15,17 @@ use crate::wire::{Method, Raw, Request, Version, envelope, json};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::StatusCode;
+use smallvec::SmallVec;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
+
+/// One for each call: mostly there is one call.
+pub(super) type Few<T> = SmallVec<[T; 1]>;
 
 /// Messages that wait for the reader of a stream that cannot be resumed.
 const PASSING: usize = 32;
@@ -58,9 +63,10 @@ enum Out {
 
 /// Runs the requests of a POST. `ready` are answers that are known already.
 pub async fn answer(peer: Peer, requests: Vec<Request>, ready: Vec<Bytes>, takes: Takes) -> Answer {
-    let (opener, opened) = oneshot::channel();
+    let opened = Arc::new(Mutex::new(None));
     let tasks = peer.gate.tasks.clone();
-    let exchange = Exchange { opener: Some(opener), ..Exchange::new(peer, requests.len(), ready, takes) };
+    let opener = Some(opened.clone());
+    let exchange = Exchange { opener, ..Exchange::new(peer, requests.len(), ready, takes) };
     Attended { run: Some(Box::pin(exchange.run(requests))), tasks, opened }.await
 }
 
@@ -86,8 +92,11 @@ pub async fn say_lost(peer: &Peer, session: &Arc<LiveSession>, noted: &[u8]) {
 struct Attended {
     run: Option<BoxFuture<'static, ()>>,
     tasks: TaskTracker,
-    opened: oneshot::Receiver<Answer>,
+    opened: Opened,
 }
+
+/// Where an exchange leaves its answer. It does so while it is polled by who waits for that, so nobody need be woken.
+type Opened = Arc<Mutex<Option<Answer>>>;
 
 impl Future for Attended {
     type Output = Answer;
@@ -98,8 +107,11 @@ impl Future for Attended {
         {
             self.run = None;
         }
-        // It ends without a word only when the process does.
-        Pin::new(&mut self.opened).poll(context).map(|answer| answer.unwrap_or(Answer::Nothing))
+        match self.opened.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(answer) => Poll::Ready(answer),
+            None if self.run.is_none() => Poll::Ready(Answer::Nothing),
+            None => Poll::Pending,
+        }
     }
 }
 
@@ -135,7 +147,7 @@ struct Exchange {
     status: StatusCode,
     /// What the caller of the last of them lacks.
     lacks: Option<Scopes>,
-    opener: Option<oneshot::Sender<Answer>>,
+    opener: Option<Opened>,
     out: Option<Out>,
     asking: Vec<Asking>,
     /// What another pod needs to go on with the calls, where the stream is logged.
@@ -163,24 +175,26 @@ impl Exchange {
     }
 
     async fn run(self, requests: Vec<Request>) {
-        let mut asked = Vec::with_capacity(requests.len());
-        let mut calls = Vec::with_capacity(requests.len());
+        let mut asked = Few::new();
+        let mut calls = Few::new();
         for request in requests {
             let (call, called) = self.call(&request);
             let change = matches!(
                 call.method,
                 Method::SetLevel | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe
             );
-            self.ways.begin(&call, &request.id);
+            if self.is_noted() {
+                self.ways.begin(&call, &request.id);
+            }
             asked.push(Asked {
                 writer: Writer::new(&call, request.id),
                 version: call.caller.version,
                 change: change.then(|| (call.method.clone(), call.params.clone())),
             });
-            calls.push(running::steps(self.peer.clone(), Begin::New(call), called));
+            calls.push(Running::new(self.peer.clone(), Begin::New(call), called));
         }
         let pending = match &self.out {
-            Some(Out::Session(session)) => session.note_pending(self.ways.noted()).await,
+            Some(Out::Session(session)) if self.is_noted() => session.note_pending(self.ways.noted()).await,
             _ => None,
         };
         self.see_through(asked, Steps::of(calls)).await;
@@ -191,21 +205,18 @@ impl Exchange {
 
     /// The calls that another pod began, on the stream that it left.
     async fn run_rest(self, calls: Vec<Left>) {
-        let mut asked = Vec::with_capacity(calls.len());
-        let mut rest = Vec::with_capacity(calls.len());
+        let mut asked = Few::new();
+        let mut rest = Few::new();
         for left in calls {
             let called = self.peer.session.as_ref().map(|session| session.begin(&left.id));
-            let mut call = left.call(&self.peer.caller);
-            if let Some(called) = &called {
-                call.cancel = called.token().clone().into();
-            }
+            let call = left.call(&self.peer.caller);
             asked.push(Asked {
                 writer: Writer::new(&call, left.id.clone()),
                 version: call.caller.version,
                 change: None,
             });
             let track = self.ways.again(&call, left);
-            rest.push(running::steps(self.peer.clone(), Begin::Rest(call, track), called));
+            rest.push(Running::new(self.peer.clone(), Begin::Rest(call, track), called));
         }
         if let Some(Out::Logged(outlet)) = &self.out {
             self.ways.note_all(outlet);
@@ -213,7 +224,7 @@ impl Exchange {
         self.see_through(asked, Steps::of(rest)).await;
     }
 
-    async fn see_through(mut self, asked: Vec<Asked>, mut steps: Steps) {
+    async fn see_through(mut self, asked: Few<Asked>, mut steps: Steps) {
         let ways = self.ways.clone();
         let ended = match self.carry(&asked, &mut steps).await {
             Ok(()) => self.finish().await,
@@ -235,7 +246,7 @@ impl Exchange {
         if !self.takes.json || self.out.is_some() {
             self.open().await?;
         }
-        let (now, between) = (Instant::now(), self.peer.gate.rules.keep_alive);
+        let (now, between) = (clock::lately(), self.peer.gate.rules.keep_alive);
         let (open_at, mut beat_at) = (now + self.peer.gate.rules.open_after, now + between);
         let mut timer = pin!(sleep_until(open_at.min(beat_at)));
         while self.left > 0 {
@@ -284,18 +295,23 @@ impl Exchange {
         Ok(())
     }
 
+    /// Whether there are others who could go on with the calls.
+    fn is_noted(&self) -> bool {
+        self.peer.gate.rules.shared
+    }
+
     fn call(&self, request: &Request) -> (Call, Option<Called>) {
         let called = self.peer.session.as_ref().map(|session| session.begin(&request.id));
-        let cancel = called.as_ref().map_or_else(Cancel::never, |called| called.token().clone().into());
         let call = Call {
             caller: self.peer.caller.clone(),
             method: request.method.clone(),
             progress: request.params.progress(),
             params: request.params.clone(),
             resume: None,
-            trail: self.peer.session.is_some().then(Arc::default),
-            cancel,
-            deadline: Instant::now() + self.peer.gate.rules.call,
+            trail: (self.peer.session.is_some() && self.is_noted()).then(Arc::default),
+            // What is cancelled is dropped here.
+            cancel: Cancel::never(),
+            deadline: clock::lately() + self.peer.gate.rules.call,
             watch: Some(self.peer.arrives((&request.method, &request.params, &request.id))),
         };
         (call, called)
@@ -501,8 +517,8 @@ impl Exchange {
 
     fn give(&mut self, answer: Answer) {
         if let Some(opener) = self.opener.take() {
-            // Nobody waits any more where the socket has closed.
-            let _ = opener.send(answer);
+            // Nobody takes it any more where the socket has closed.
+            *opener.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
         }
     }
 }

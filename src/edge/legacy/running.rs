@@ -1,36 +1,42 @@
 //! One call of an exchange, as it runs: what happens to it, step by step, until it has ended or was cancelled.
 
+use super::exchange::Few;
 use super::peer::Peer;
 use crate::edge::dispatch;
-use crate::mcp::{Call, Cancel, Event, Outcome, Reason, Reply, Track};
+use crate::mcp::{Call, Event, Outcome, Reason, Reply, Track};
 use crate::session::Called;
 use crate::wire::Method;
-use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, SelectAll, select_all};
+use futures_util::{FutureExt, StreamExt};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 /// An upstream that opens a stream and then says nothing for so long means to take its time: so do we.
 const SOON: Duration = Duration::from_millis(100);
 
 /// The steps of the calls of an exchange, each with the number of its call.
 pub(super) enum Steps {
-    One(BoxStream<'static, Step>),
+    One(Running),
     Many(SelectAll<BoxStream<'static, (usize, Step)>>),
 }
 
 impl Steps {
-    pub(super) fn of(mut calls: Vec<BoxStream<'static, Step>>) -> Steps {
+    pub(super) fn of(mut calls: Few<Running>) -> Steps {
         if calls.len() == 1 {
             return Steps::One(calls.swap_remove(0));
         }
-        let calls = calls.into_iter().enumerate();
-        Steps::Many(select_all(calls.map(|(n, steps)| steps.map(move |step| (n, step)).boxed())))
+        let numbered = |(n, call): (usize, Running)| {
+            let steps = stream::unfold(call, |mut call| async { Some((call.next().await?, call)) });
+            steps.map(move |step| (n, step)).boxed()
+        };
+        Steps::Many(select_all(calls.into_iter().enumerate().map(numbered)))
     }
 
+    /// The next step of any. Nothing is lost where this is dropped and asked for again.
     pub(super) async fn next(&mut self) -> Option<(usize, Step)> {
         match self {
-            Steps::One(steps) => steps.next().await.map(|step| (0, step)),
+            Steps::One(call) => call.next().await.map(|step| (0, step)),
             Steps::Many(steps) => steps.next().await,
         }
     }
@@ -46,12 +52,21 @@ pub(super) enum Step {
 }
 
 /// One call, as it runs.
-struct Running {
-    call: Option<Begin>,
-    events: Option<(bool, BoxStream<'static, Event>)>,
-    cancel: Cancel,
-    over: bool,
-    _called: Option<Called>,
+pub(super) struct Running {
+    state: State,
+    /// Known by its id until it is over.
+    called: Option<Called>,
+}
+
+/// How far a call has come.
+enum State {
+    Calling(BoxFuture<'static, Reply>),
+    /// Its events. `soon`: until when the first is waited for in silence.
+    Streaming {
+        events: BoxStream<'static, Event>,
+        soon: Option<Instant>,
+    },
+    Over,
 }
 
 /// How a call begins here.
@@ -61,64 +76,80 @@ pub(super) enum Begin {
     Rest(Call, Option<Track>),
 }
 
-/// The steps of a call, to its end.
-pub(super) fn steps(peer: Peer, call: Begin, called: Option<Called>) -> BoxStream<'static, Step> {
-    let (Begin::New(begun) | Begin::Rest(begun, _)) = &call;
-    let cancel = begun.cancel.clone();
-    let running = Running { call: Some(call), events: None, cancel, over: false, _called: called };
-    stream::unfold((running, peer), |(mut running, peer)| async move {
-        if running.over {
+impl Running {
+    pub(super) fn new(peer: Peer, begin: Begin, called: Option<Called>) -> Running {
+        Running { state: State::Calling(reply(peer, begin).boxed()), called }
+    }
+
+    /// The next step; `None` after the last.
+    async fn next(&mut self) -> Option<Step> {
+        let Running { state, called } = self;
+        if matches!(state, State::Over) {
             return None;
         }
-        let cancel = running.cancel.clone();
+        let cancelled = async {
+            match called {
+                Some(called) => called.token().cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
         let step = tokio::select! {
             biased;
-            () = cancel.cancelled() => Step::Cancelled,
-            step = running.next(&peer) => step,
+            () = cancelled => Step::Cancelled,
+            step = state.next() => step,
         };
-        running.over = matches!(step, Step::Cancelled | Step::Event(Event::Done(_)));
-        if running.over {
+        if matches!(step, Step::Cancelled | Step::Event(Event::Done(_))) {
             // Given up before the answer is written: a cancel that comes later finds nothing.
-            running.events = None;
-            running._called = None;
+            (self.state, self.called) = (State::Over, None);
         }
-        Some((step, (running, peer)))
-    })
-    .boxed()
+        Some(step)
+    }
 }
 
-impl Running {
-    async fn next(&mut self, peer: &Peer) -> Step {
-        if let Some(begin) = self.call.take() {
-            let (call, rest) = match begin {
-                Begin::New(call) => (call, None),
-                Begin::Rest(call, track) => (call, Some(track)),
+async fn reply(peer: Peer, begin: Begin) -> Reply {
+    let (call, rest) = match begin {
+        Begin::New(call) => (call, None),
+        Begin::Rest(call, track) => (call, Some(track)),
+    };
+    if peer.session.is_none()
+        && matches!(call.method, Method::ResourcesSubscribe | Method::ResourcesUnsubscribe)
+    {
+        // Nothing could ever be told of it.
+        return Reply::fault(Reason::MethodNotFound);
+    }
+    match rest {
+        None => dispatch::placed(&peer.gate, &peer.mount, call).await,
+        Some(track) => dispatch::rest(&peer.gate, &peer.mount, call, track).await,
+    }
+}
+
+impl State {
+    async fn next(&mut self) -> Step {
+        loop {
+            let event = match self {
+                State::Calling(reply) => match reply.await {
+                    Reply::One(outcome) => return Step::Event(Event::Done(outcome)),
+                    Reply::Stream(events) => {
+                        *self = State::Streaming { events, soon: Some(Instant::now() + SOON) };
+                        continue;
+                    }
+                },
+                State::Streaming { events, soon } => {
+                    let event = match *soon {
+                        Some(until) => timeout_at(until, events.next()).await,
+                        None => Ok(events.next().await),
+                    };
+                    *soon = None;
+                    match event {
+                        Ok(event) => event,
+                        Err(_) => return Step::Slow,
+                    }
+                }
+                State::Over => return Step::Cancelled,
             };
-            if peer.session.is_none()
-                && matches!(call.method, Method::ResourcesSubscribe | Method::ResourcesUnsubscribe)
-            {
-                // Nothing could ever be told of it.
-                return Step::Event(Event::Done(Outcome::Error(Reason::MethodNotFound.into())));
-            }
-            let reply = match rest {
-                None => dispatch::placed(&peer.gate, &peer.mount, call).await,
-                Some(track) => dispatch::rest(&peer.gate, &peer.mount, call, track).await,
-            };
-            match reply {
-                Reply::One(outcome) => return Step::Event(Event::Done(outcome)),
-                Reply::Stream(events) => self.events = Some((true, events)),
-            }
+            // A backend that ends its stream without an outcome has lost the call.
+            let lost = || Event::Done(Outcome::Error(Reason::Cancelled.into()));
+            return Step::Event(event.unwrap_or_else(lost));
         }
-        let Some((fresh, events)) = &mut self.events else { return Step::Cancelled };
-        let event = if std::mem::take(fresh) {
-            match timeout(SOON, events.next()).await {
-                Ok(event) => event,
-                Err(_) => return Step::Slow,
-            }
-        } else {
-            events.next().await
-        };
-        // A backend that ends its stream without an outcome has lost the call.
-        Step::Event(event.unwrap_or_else(|| Event::Done(Outcome::Error(Reason::Cancelled.into()))))
     }
 }

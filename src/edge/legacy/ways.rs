@@ -126,6 +126,9 @@ impl Ways {
     /// Notes what has changed of all calls.
     pub(super) fn note(&self, asking: bool, outlet: &Outlet) {
         let mut all = self.all();
+        if all.is_empty() {
+            return;
+        }
         let mut changed = false;
         for (n, way) in all.iter_mut().enumerate() {
             let Some(trail) = way.trail.as_ref().filter(|_| !way.mark.over) else { continue };

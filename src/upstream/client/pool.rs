@@ -1,6 +1,7 @@
 //! The connections that wait for a request. The one that came last goes first, so that those too many grow old.
 
 use super::connection::Connection;
+use crate::clock;
 use http::Uri;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -57,12 +58,12 @@ impl Pool {
         let at = waiting.iter().rposition(|(_, connection)| connection.serves(uri))?;
         let (since, connection) = waiting.remove(at);
         // Then the others are older still, and are swept.
-        (since.elapsed() < self.longest).then_some(connection)
+        (clock::since(since) < self.longest).then_some(connection)
     }
 
     /// Takes back a connection whose response was read. One that has more to do than wait, or is old, is closed.
     pub(super) fn give(self: &Arc<Self>, connection: Box<Connection>) {
-        let now = Instant::now();
+        let now = clock::lately();
         if !connection.is_ready() || now > connection.until {
             return;
         }

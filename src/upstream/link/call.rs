@@ -6,7 +6,6 @@ use crate::mcp::Place;
 use crate::mcp::Reason;
 use crate::telemetry::Watch;
 use crate::telemetry::traces::Onward;
-use tokio::time::Instant;
 use tracing::Instrument;
 
 impl Inner {
@@ -25,7 +24,7 @@ impl Inner {
 
     pub(super) async fn pass(self: &Arc<Self>, mut call: Call) -> Reply {
         if let Some(limit) = self.config.call_timeout {
-            call.deadline = call.deadline.min(Instant::now() + limit);
+            call.deadline = call.deadline.min(crate::clock::lately() + limit);
         }
         let Some(place) = self.health.enter(&call.caller.principal().tenant, call.deadline).await else {
             return Reply::fault(Reason::Busy { upstream: self.id().clone() });

@@ -7,6 +7,7 @@ use super::kept::{Kept, Opened};
 use super::renewal::{Renewal, Turn};
 use super::trouble::Trouble;
 use super::{Arc, Caller, Inner, Method, Session};
+use crate::clock;
 use crate::mcp::Reason;
 use crate::upstream::transport::{Route, Transport, TransportError};
 use moka::sync::Cache;
@@ -68,7 +69,7 @@ impl Inner {
 
     /// Whether what is known of a session need not be read again.
     fn holds(&self, opened: &Opened) -> bool {
-        self.config.stateless || opened.at.elapsed() < RECHECK
+        self.config.stateless || clock::since(opened.at) < RECHECK
     }
 
     /// Reads again what the store holds of an open session: that keeps it alive there, and shows what another pod made

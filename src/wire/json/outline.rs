@@ -1,6 +1,6 @@
 //! The outer members of a message, noted in the same pass that checks its text: a message is scanned once.
 
-use super::{JsonError, Member, quoted, space, value};
+use super::{JsonError, Member, quoted_and_escaped, space, utf8, value};
 use crate::wire::Span;
 
 /// The members of a message's outer objects, found in the one pass that checks the text: of the message, of its `params` or
@@ -23,7 +23,7 @@ enum Level {
 impl<'a> Outline<'a> {
     /// As [`check`], and notes the members on the way.
     pub fn check(text: &'a [u8], depth: u16) -> Result<(Span, Outline<'a>), JsonError> {
-        std::str::from_utf8(text).map_err(|e| JsonError::Utf8(e.valid_up_to()))?;
+        utf8(text)?;
         let mut outline = Outline { objects: Vec::with_capacity(4) };
         let start = space(text, 0);
         let end = outline.object(text, start, depth, depth, Level::Message)?;
@@ -63,7 +63,7 @@ impl<'a> Outline<'a> {
             i + 1
         } else {
             loop {
-                let key_end = quoted(text, i)?;
+                let (key_end, escaped) = quoted_and_escaped(text, i)?;
                 let colon = space(text, key_end);
                 if text.get(colon) != Some(&b':') {
                     return Err(JsonError::Syntax(colon));
@@ -79,7 +79,7 @@ impl<'a> Outline<'a> {
                     _ => value(text, start, inner, limit)?,
                 };
                 members.push(Member {
-                    escaped: key.contains(&b'\\'),
+                    escaped,
                     key,
                     whole: i as u32..end as u32,
                     value: start as u32..end as u32,
