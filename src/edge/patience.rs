@@ -1,11 +1,12 @@
 //! A socket whose peer must go on reading: one that takes no byte for too long is as good as gone, and what waits for it
 //! (a call, its place, its buffers) is to be given back. Knows nothing of what is written.
 
+use crate::turns::Turn;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 
@@ -15,11 +16,12 @@ pub struct Patient<T> {
     longest: Duration,
     /// While the peer takes nothing.
     stalled: Option<Pin<Box<Sleep>>>,
+    turn: Turn,
 }
 
 impl<T: Unpin> Patient<T> {
     pub fn new(io: T, longest: Duration) -> Patient<T> {
-        Patient { io, longest, stalled: None }
+        Patient { io, longest, stalled: None, turn: Turn::here() }
     }
 
     fn bounded<V>(
@@ -27,6 +29,7 @@ impl<T: Unpin> Patient<T> {
         context: &mut Context<'_>,
         write: impl FnOnce(Pin<&mut T>, &mut Context<'_>) -> Poll<io::Result<V>>,
     ) -> Poll<io::Result<V>> {
+        ready!(self.turn.poll(context));
         let written = write(Pin::new(&mut self.io), context);
         if written.is_ready() {
             self.stalled = None;
@@ -58,7 +61,11 @@ impl<T: Write + Unpin> Write for Patient<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(context)
+        let flushed = Pin::new(&mut self.io).poll_flush(context);
+        if flushed.is_ready() {
+            self.turn.over();
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

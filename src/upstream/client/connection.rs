@@ -5,6 +5,7 @@
 use super::framing::{Framing, Part};
 use super::head::{self, Head};
 use super::{Sending, host_of};
+use crate::turns::Turn;
 use bytes::{Bytes, BytesMut};
 use http::uri::Authority;
 use http::{HeaderValue, Response, Uri};
@@ -39,6 +40,7 @@ pub(super) struct Connection {
     host: HeaderValue,
     /// Whether a proxy of plain HTTP is at its other end, which must be told the whole URI.
     proxied: bool,
+    turn: Turn,
     /// It takes no new request after this.
     pub(super) until: Instant,
 }
@@ -71,6 +73,7 @@ impl Connection {
             host: host_of(&to),
             to,
             proxied,
+            turn: Turn::here(),
             until,
         })
     }
@@ -88,10 +91,12 @@ impl Connection {
 
     /// Sends a request and awaits the head of its response.
     pub(super) async fn exchange(&mut self, request: &Sending<'_>) -> Result<Response<()>, Failed> {
+        self.output.begin(request, &self.host, self.proxied);
+        poll_fn(|context| self.turn.poll(context)).await;
+        self.turn.over();
         if let Err(error) = poll_fn(|context| Poll::Ready(self.still_open(context))).await {
             return Err(Failed { error, unsent: true });
         }
-        self.output.begin(request, &self.host, self.proxied);
         match poll_fn(|context| self.poll_head(context)).await {
             Ok(Head { response, framing, lasts }) => {
                 self.framing = if request.method == http::Method::HEAD { Framing::Nothing } else { framing };
