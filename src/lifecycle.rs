@@ -75,6 +75,11 @@ impl Lifecycle {
         }
     }
 
+    /// Whether answers are to ask for their connection to be closed. Costs nothing while the pod serves.
+    pub fn is_leaving(&self) -> bool {
+        self.plan.get().is_some() && self.leaving.is_cancelled()
+    }
+
     /// How long silence lasts before whoever routes to this pod has learned that it leaves.
     pub fn linger(&self) -> Duration {
         self.plan.get().map_or(Duration::ZERO, |(plan, _)| plan.propagation)
@@ -87,7 +92,8 @@ impl Lifecycle {
 
     /// Counts a request against the silence after which idle connections close. Costs nothing while the pod serves.
     pub fn heard(&self) {
-        if self.draining.is_cancelled() {
+        // Every request comes here: the plan is there before anything begins, and is seen without a lock.
+        if self.plan.get().is_some() && self.draining.is_cancelled() {
             self.heard.notify_one();
         }
     }

@@ -114,7 +114,7 @@ pub fn signed(gate: &Gate, mut response: Response<Body>) -> Response<Body> {
     if matches!(response.status(), StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
         response.headers_mut().insert(header::RETRY_AFTER, SOON);
     }
-    if gate.lifecycle.leaving.is_cancelled() {
+    if gate.lifecycle.is_leaving() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response

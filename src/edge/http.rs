@@ -59,7 +59,11 @@ async fn answer(gate: Arc<Gate>, parts: request::Parts, body: &mut Body, peer: S
         }
         return Box::pin(super::site::answer(gate, parts, body)).await;
     }
-    let mut response = match guard::admit_origin(&gate.rules, &parts.headers) {
+    let admitted = match origin {
+        Some(_) => guard::admit_origin(&gate.rules, &parts.headers),
+        None => Ok(()),
+    };
+    let mut response = match admitted {
         Ok(()) => route(gate, parts, body, peer).await,
         Err((status, why)) => return body::refusal(&gate, status, why),
     };
