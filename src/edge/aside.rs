@@ -68,24 +68,28 @@ mod tests {
 
     #[tokio::test]
     async fn it_is_polled_after_its_own_wakes_alone_and_loses_none() {
-        let (say, mut said) = oneshot::channel::<u8>();
-        let (polls, other) = (AtomicUsize::new(0), Arc::new(Notify::new()));
-        let mut aside = Aside::new(poll_fn(|context| {
-            polls.fetch_add(1, Ordering::Relaxed);
-            said.poll_unpin(context)
-        }));
-        for _ in 0..5 {
-            other.notify_one();
-            let woken = poll_fn(|context| {
-                let mut notified = std::pin::pin!(other.notified());
-                assert!(aside.poll_unpin(context).is_pending());
-                notified.as_mut().poll(context)
-            });
-            woken.await;
-        }
-        assert_eq!(polls.load(Ordering::Relaxed), 1);
-        say.send(7).unwrap();
-        assert_eq!(aside.await, Ok(7));
-        assert_eq!(polls.load(Ordering::Relaxed), 2);
+        // In a task, whose waker is one and the same each time.
+        let seen = tokio::spawn(async {
+            let (say, mut said) = oneshot::channel::<u8>();
+            let (polls, other) = (AtomicUsize::new(0), Notify::new());
+            let mut aside = Aside::new(poll_fn(|context| {
+                polls.fetch_add(1, Ordering::Relaxed);
+                said.poll_unpin(context)
+            }));
+            for _ in 0..5 {
+                other.notify_one();
+                let woken = poll_fn(|context| {
+                    let mut notified = std::pin::pin!(other.notified());
+                    assert!(aside.poll_unpin(context).is_pending());
+                    notified.as_mut().poll(context)
+                });
+                woken.await;
+            }
+            let before = polls.load(Ordering::Relaxed);
+            say.send(7).unwrap();
+            let said = aside.await;
+            (before, said, polls.load(Ordering::Relaxed))
+        });
+        assert_eq!(seen.await.unwrap(), (1, Ok(7), 2));
     }
 }
