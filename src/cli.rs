@@ -18,6 +18,7 @@ mod list;
 mod listen;
 mod password;
 mod peer;
+mod pins;
 mod probe;
 mod program;
 mod prompt;
@@ -92,6 +93,9 @@ enum Command {
     /// Make, hash or revoke keys of machines
     #[command(after_help = token::EXIT_CODES)]
     Token(token::Args),
+    /// Show the remembered definitions of tools, or accept what changed
+    #[command(after_help = EXIT_CODES)]
+    Pins(pins::Args),
     /// Check, show or describe a configuration
     #[command(after_help = EXIT_CODES)]
     Config(config::Args),
@@ -144,6 +148,7 @@ pub fn main() -> ExitCode {
             Command::Drain(args) => drain::run(args).await,
             Command::Health(args) => health::run(args).await,
             Command::Token(args) => token::run(args).await,
+            Command::Pins(args) => pins::run(args).await,
             Command::Config(args) => config::run(args).await,
             Command::Password(args) => password::run(args).await,
             Command::Catalog(args) => catalog::run(args).await,

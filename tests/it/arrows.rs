@@ -83,6 +83,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "house",
             "lifecycle",
             "mcp",
+            "policy",
             "session",
             "store",
             "telemetry",
