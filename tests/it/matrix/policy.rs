@@ -62,7 +62,7 @@ async fn a_profile_that_tenant_or_claim_refuse_is_like_one_that_does_not_exist_b
 const HIDDEN: [&str; 4] = ["tally", "count", "old__count", "old__add_tool"];
 
 #[tokio::test]
-async fn a_part_for_some_alone_is_for_the_others_as_if_it_did_not_exist() {
+async fn b112_a_part_for_some_alone_is_for_the_others_as_if_it_did_not_exist() {
     let three = governed();
     let listed = |answer: &Value, key: &str, name: &str| {
         let list = answer["result"][key].as_array().unwrap_or_else(|| panic!("{answer}"));
@@ -154,4 +154,34 @@ async fn b067_b101_a_tool_that_needs_a_scope_is_listed_and_answered_with_403_and
     }
     let reached = three.old.seen_of("tools/call").await;
     assert_eq!(reached.iter().filter(|(_, body)| body.contains("\"big\"")).count(), 3, "hers alone");
+}
+
+#[tokio::test]
+async fn a_legacy_user_approves_a_call_by_way_of_any_pod_and_nobody_else_can() {
+    let rules = json!([{"name": "ask-first", "tools": ["big"], "then": "approve", "because": "it is big"}]);
+    let three = Three::start(json!({"policy": {"rules": rules}}));
+    let here = three.begin(0, &three.ann, json!({"elicitation": {}})).await;
+    let params = json!({"name": "old__big", "arguments": {"bytes": 3}});
+    let mut call = here.send("1", "tools/call", &params.to_string()).await;
+    let question = call.message().await.expect("a question");
+    let message = question["params"]["message"].as_str().expect("it says what it is about");
+    assert!(message.contains("old__big") && message.contains("it is big"), "{message}");
+    let yes = json!({"action": "accept", "content": {}});
+    for who in &three.strangers {
+        let own = three.begin(2, who, json!({"elicitation": {}})).await;
+        assert_eq!(own.reply(&question["id"], yes.clone()).await.status, 400);
+    }
+    assert!(three.old.seen_of("tools/call").await.is_empty(), "it was not approved yet");
+    let there = naming(&three.pods[1], "/mcp", &three.ann, here.session.as_deref());
+    assert_eq!(there.reply(&question["id"], yes).await.status, 202);
+    let answer = call.answer().await;
+    assert!(answer["result"]["content"].is_array() && answer["result"]["isError"] != true, "{answer}");
+    let silent = three.begin(1, &three.ann, json!({})).await.call("old__big", json!({"bytes": 3})).await;
+    let facts = &silent["_meta"]["plasm/error"];
+    assert_eq!(
+        (&silent["isError"], &facts["reason"]),
+        (&true.into(), &"approval_required".into()),
+        "{silent}"
+    );
+    assert!(facts["by"] == "ask-first" && facts["instead"].is_string(), "{facts}");
 }

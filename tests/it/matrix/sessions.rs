@@ -250,3 +250,22 @@ async fn no_two_principals_share_a_session_upstream_on_any_pod() {
         assert_eq!(*owners.entry(session).or_insert(by.clone()), by, "a session of two principals");
     }
 }
+
+#[tokio::test]
+async fn a_child_and_what_it_keeps_are_its_principals_alone_whichever_pod_is_asked() {
+    let child = json!({"command": crate::harness::fixture_program(), "args": ["--stdio", "--only-extra", "--era", "legacy"]});
+    // The pods reach one another: a call may be carried out by a child of another pod.
+    let three = Three::start(json!({"upstreams": {"up": child}, "internal_listen": "127.0.0.1:0"}));
+    for round in 1..=2 {
+        for who in [&three.ann, &three.strangers[0], &three.strangers[1]] {
+            for (at, pod) in three.pods.iter().enumerate() {
+                let params = json!({"name": "count", "arguments": {}});
+                let (_, counted) = asked(pod, who, "tools/call", params).await;
+                let want = ((round - 1) * 3 + at + 1).to_string();
+                assert_eq!(counted["result"]["content"][0]["text"], want, "pod {at}: {counted}");
+            }
+        }
+    }
+    let children: usize = three.pods.iter().map(|pod| pod.children().len()).sum();
+    assert_eq!(children, 3, "one a principal");
+}

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn b112_a_cursor_opens_for_its_principal_on_every_pod_and_for_nobody_else() {
+async fn a_cursor_opens_for_its_principal_on_every_pod_and_for_nobody_else() {
     let three = Three::start(json!({}));
     for (method, list) in
         [("tools/list", "tools"), ("prompts/list", "prompts"), ("resources/list", "resources")]
