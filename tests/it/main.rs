@@ -3,6 +3,7 @@
 mod arrows;
 mod attack;
 mod auth;
+mod authorisation;
 mod certificates;
 mod client_commands;
 mod credentials;
