@@ -120,7 +120,9 @@ mod tests {
         let closed = Inside::new(None, vec![Arc::new(Ping)]);
         let (here, there) = ("127.0.0.1:5", "10.0.0.1:5");
         let local: (&str, &str) = ("host", "127.0.0.1:9090");
-        let cases: [(&str, &[(&str, &str)], u16, u16); 7] = [
+        /// Who asks, with which headers; the status with a token configured, and without.
+        type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], u16, u16);
+        let cases: [Case<'_>; 7] = [
             (here, &[local], 200, 200),
             (here, &[("host", "rebound.example:9090")], 403, 403),
             (here, &[local, ("origin", "http://127.0.0.1:9090")], 403, 403),

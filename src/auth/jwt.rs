@@ -212,7 +212,8 @@ fn scopes(claims: &Map<String, Value>) -> Scopes {
 fn is(claim: &Value, value: &str) -> bool {
     match claim {
         Value::String(text) => text == value,
-        Value::Bool(_) | Value::Number(_) => claim.to_string() == value,
+        Value::Bool(is) => value == if *is { "true" } else { "false" },
+        Value::Number(number) => number.to_string().as_str() == value,
         _ => false,
     }
 }

@@ -116,14 +116,16 @@ async fn a_machines_key_opens_every_profile_until_the_configuration_drops_it() {
     let issuer = Issuer::start("EdDSA").await;
     let key = plasm_mcp::auth::api_key::mint("ci");
     let (_, hash) = plasm_mcp::auth::api_key::hash(&key).expect("a key");
-    let with =
-        config(&issuer, json!({ "auth": { "api_keys": { "ci": { "hash": hash, "tenant": "acme" } } } }));
+    let with = config(
+        &issuer,
+        json!({ "store": {}, "auth": { "api_keys": { "ci": { "hash": hash, "tenant": "acme" } } } }),
+    );
     let gateway = Gateway::demo(with);
     for path in ["/mcp", "/mcp/dev"] {
         assert_eq!(list_as(&gateway, path, &key).await.status, 200, "{path}");
     }
     assert_eq!(list_as(&gateway, "/mcp", &plasm_mcp::auth::api_key::mint("ci")).await.status, 401);
-    gateway.reconfigure(&config(&issuer, json!({})));
+    gateway.reconfigure(&config(&issuer, json!({ "store": {} })));
     crate::harness::comes_true("the key is dropped", || async {
         list_as(&gateway, "/mcp", &key).await.status == 401
     })

@@ -122,6 +122,11 @@ fn corpus(issuer: &Issuer, other: &Issuer) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// Whether the gateway is several pods (`PLASM_TEST_PODS`).
+fn behind_nginx() -> bool {
+    std::env::var_os("PLASM_TEST_PODS").is_some()
+}
+
 #[tokio::test]
 async fn no_token_of_the_corpus_opens_anything_and_each_is_401() {
     let (issuer, other) = (Issuer::start("RS256").await, Issuer::start("EdDSA").await);
@@ -137,7 +142,11 @@ async fn no_token_of_the_corpus_opens_anything_and_each_is_401() {
         200,
         "and the other's"
     );
-    let corpus = corpus(&issuer, &other);
+    let mut corpus = corpus(&issuer, &other);
+    if behind_nginx() {
+        // It refuses such heads by itself.
+        corpus.retain(|(_, token)| token.len() < 7 << 10);
+    }
     let fetches = (issuer.fetches(), other.fetches());
     let mut opened = Vec::new();
     for (what, token) in &corpus {
@@ -150,8 +159,10 @@ async fn no_token_of_the_corpus_opens_anything_and_each_is_401() {
     assert!(opened.is_empty(), "{opened:?}");
     assert!(corpus.len() > 50);
     let after = (issuer.fetches(), other.fetches());
+    // Each pod fetches by itself, once.
+    let most = if behind_nginx() { 6 } else { 1 };
     assert!(
-        after.0 <= fetches.0 + 1 && after.1 <= fetches.1 + 1,
+        after.0 <= fetches.0 + most && after.1 <= fetches.1 + most,
         "no attacker makes us fetch: {fetches:?} {after:?}"
     );
     for secret in corpus.iter().map(|(_, token)| token).filter(|token| token.len() > 40) {
