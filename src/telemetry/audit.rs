@@ -8,15 +8,15 @@ use super::meters::Meters;
 use super::outbox::{Deliver, Outbox};
 use super::watch::{Target, Who};
 pub(super) use event::{profile, without_query};
-use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, TryFutureExt};
 use opentelemetry::logs::{AnyValue, LogRecord, Logger, LoggerProvider, Severity};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::logs::{LogBatch, LogExporter, SdkLoggerProvider};
 use redact::Redact;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::io::AsyncWriteExt;
-use tokio::sync::Mutex;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 /// How long the collector's batches wait for more.
 const LINGER: Duration = Duration::from_secs(1);
@@ -93,28 +93,8 @@ impl Audit {
         Audit::to_writer(policy, queue, tokio::io::stdout())
     }
 
-    fn to_writer(
-        policy: Policy,
-        queue: usize,
-        out: impl tokio::io::AsyncWrite + Send + Unpin + 'static,
-    ) -> Audit {
-        let out = Arc::new(Mutex::new(out));
-        let deliver: Deliver<Event> = Box::new(move |events| {
-            let out = out.clone();
-            async move {
-                let mut lines = Vec::with_capacity(events.len() * 512);
-                events.iter().for_each(|event| event.write(&mut lines));
-                // Its only user is the one task that delivers.
-                let mut out = out.lock().await;
-                let written = async {
-                    out.write_all(&lines).await?;
-                    out.flush().await
-                };
-                written.await.map_err(|error| error.to_string())
-            }
-            .boxed()
-        });
-        Audit::new(policy, Outbox::new("audit", queue, Duration::ZERO, deliver))
+    fn to_writer(policy: Policy, queue: usize, out: impl AsyncWrite + Send + Unpin + 'static) -> Audit {
+        Audit::new(policy, Outbox::new("audit", queue, Duration::ZERO, Lines(out)))
     }
 
     /// To a collector, a log record each.
@@ -130,7 +110,7 @@ impl Audit {
         let logger =
             SdkLoggerProvider::builder().with_resource(resource.clone()).build().logger("plasm-mcp.audit");
         let scope = opentelemetry::InstrumentationScope::builder("plasm-mcp.audit").build();
-        let deliver: Deliver<Event> = Box::new(move |events| {
+        let deliver = move |events: Arc<Vec<Event>>| -> BoxFuture<'static, Result<(), String>> {
             let (exporter, logger, scope) = (exporter.clone(), logger.clone(), scope.clone());
             async move {
                 let records: Vec<_> = events
@@ -145,7 +125,7 @@ impl Audit {
                 exporter.export(LogBatch::new(&batch)).await.map_err(|error| error.to_string())
             }
             .boxed()
-        });
+        };
         Audit::new(policy, Outbox::new("audit", queue, LINGER, deliver))
     }
 
@@ -181,6 +161,21 @@ impl Audit {
     /// Resolves once all that was said before is out, or lost.
     pub async fn flush(&self) {
         self.outbox.flush().await;
+    }
+}
+
+/// Writes events as lines.
+struct Lines<W>(W);
+
+impl<W: AsyncWrite + Send + Unpin + 'static> Deliver<Event> for Lines<W> {
+    fn deliver<'a>(&'a mut self, events: &'a Arc<Vec<Event>>) -> BoxFuture<'a, Result<(), String>> {
+        let mut lines = Vec::with_capacity(events.len() * 512);
+        events.iter().for_each(|event| event.write(&mut lines));
+        let written = async move {
+            self.0.write_all(&lines).await?;
+            self.0.flush().await
+        };
+        written.map_err(|error: std::io::Error| error.to_string()).boxed()
     }
 }
 

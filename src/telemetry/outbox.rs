@@ -15,8 +15,20 @@ const BATCH: usize = 512;
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Delivers a batch. The text of an error may be logged.
-pub(super) type Deliver<T> = Box<dyn Fn(Arc<Vec<T>>) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+/// Delivers batches, one after the other.
+pub(super) trait Deliver<T>: Send + 'static {
+    /// The text of an error may be logged.
+    fn deliver<'a>(&'a mut self, batch: &'a Arc<Vec<T>>) -> BoxFuture<'a, Result<(), String>>;
+}
+
+impl<T, F> Deliver<T> for F
+where
+    F: FnMut(Arc<Vec<T>>) -> BoxFuture<'static, Result<(), String>> + Send + 'static,
+{
+    fn deliver<'a>(&'a mut self, batch: &'a Arc<Vec<T>>) -> BoxFuture<'a, Result<(), String>> {
+        self(batch.clone())
+    }
+}
 
 /// The way out for one kind of thing.
 #[derive(Debug)]
@@ -47,9 +59,15 @@ fn counter(kind: &'static str, outcome: &'static str) -> IntCounter {
 
 impl<T: Send + Sync + 'static> Outbox<T> {
     /// Holds at most `queue` things of a `kind`. A batch waits for more for `linger` at most.
-    pub(super) fn new(kind: &'static str, queue: usize, linger: Duration, deliver: Deliver<T>) -> Outbox<T> {
+    pub(super) fn new(
+        kind: &'static str,
+        queue: usize,
+        linger: Duration,
+        deliver: impl Deliver<T>,
+    ) -> Outbox<T> {
         let (sender, puts) = mpsc::channel(queue);
         let [sent, failed, dropped] = ["sent", "failed", "dropped"].map(|outcome| counter(kind, outcome));
+        let deliver = Box::new(deliver);
         tokio::spawn(Courier { kind, puts, linger, deliver, sent, failed, away: false }.run());
         Outbox { sender, dropped }
     }
@@ -75,14 +93,14 @@ struct Courier<T> {
     kind: &'static str,
     puts: mpsc::Receiver<Put<T>>,
     linger: Duration,
-    deliver: Deliver<T>,
+    deliver: Box<dyn Deliver<T>>,
     sent: IntCounter,
     failed: IntCounter,
     /// The last delivery failed, and that was said.
     away: bool,
 }
 
-impl<T> Courier<T> {
+impl<T: Send + Sync + 'static> Courier<T> {
     async fn run(mut self) {
         loop {
             let mut batch = Vec::new();
@@ -119,7 +137,7 @@ impl<T> Courier<T> {
         let mut tried = 0;
         let why = loop {
             tried += 1;
-            match (self.deliver)(batch.clone()).await {
+            match self.deliver.deliver(&batch).await {
                 Ok(()) => {
                     self.sent.inc_by(batch.len() as u64);
                     if std::mem::take(&mut self.away) {
@@ -152,9 +170,9 @@ mod tests {
 
     fn outbox(kind: &'static str, gate: Arc<Semaphore>) -> (Outbox<u32>, Arc<Mutex<Vec<u32>>>) {
         let taken = Arc::new(Mutex::new(Vec::new()));
-        let deliver: Deliver<u32> = {
+        let deliver = {
             let taken = taken.clone();
-            Box::new(move |batch| {
+            move |batch: Arc<Vec<u32>>| -> BoxFuture<'static, Result<(), String>> {
                 let (taken, gate) = (taken.clone(), gate.clone());
                 async move {
                     let _through = gate.acquire().await;
@@ -162,7 +180,7 @@ mod tests {
                     Ok(())
                 }
                 .boxed()
-            })
+            }
         };
         (Outbox::new(kind, 16, Duration::from_secs(3600), deliver), taken)
     }
@@ -188,7 +206,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_nobody_takes_is_counted_and_not_kept() {
-        let deliver: Deliver<u32> = Box::new(|_| async { Err("refused".to_owned()) }.boxed());
+        let deliver = |_: Arc<Vec<u32>>| -> BoxFuture<'static, Result<(), String>> {
+            async { Err("refused".to_owned()) }.boxed()
+        };
         let outbox = Outbox::new("test-away", 16, Duration::ZERO, deliver);
         outbox.put(1);
         outbox.flush().await;

@@ -6,10 +6,11 @@ mod carried;
 pub use carried::Carried;
 
 use super::audit::{profile, without_query};
-use super::outbox::{Deliver, Outbox};
+use super::outbox::Outbox;
 use super::watch::{Detail, End, Target, Who};
 use bytes::Bytes;
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use http::{HeaderName, HeaderValue};
 use opentelemetry::trace::{Status, TraceContextExt, TracerProvider};
 use opentelemetry::{Context, KeyValue};
@@ -65,10 +66,10 @@ pub fn begin<E: SpanExporter + 'static>(settings: Settings, mut exporter: E) -> 
     let on = ON.get_or_init(|| {
         exporter.set_resource(&settings.resource);
         let exporter = Arc::new(exporter);
-        let deliver: Deliver<SpanData> = Box::new(move |spans| {
+        let deliver = move |spans: Arc<Vec<SpanData>>| -> BoxFuture<'static, Result<(), String>> {
             let exporter = exporter.clone();
             async move { exporter.export(spans.to_vec()).await.map_err(|error| error.to_string()) }.boxed()
-        });
+        };
         let outbox = Arc::new(Outbox::new("spans", settings.queue, LINGER, deliver));
         let provider = SdkTracerProvider::builder()
             .with_span_processor(Ended(outbox.clone()))

@@ -65,8 +65,15 @@ pub(super) struct Upstream {
 /// All rows in the order in which they were made.
 #[derive(Default)]
 struct Table {
-    rows: Mutex<Vec<(Arc<str>, Arc<str>, Arc<str>, Arc<Row>)>>,
+    rows: Mutex<Vec<Listed>>,
     many: AtomicUsize,
+}
+
+struct Listed {
+    tenant: Arc<str>,
+    upstream: Arc<str>,
+    tool: Arc<str>,
+    row: Arc<Row>,
 }
 
 fn table() -> &'static Table {
@@ -103,7 +110,8 @@ impl Upstream {
             let row = Arc::new(Row::default());
             table.many.fetch_add(1, Relaxed);
             let mut rows = table.rows.lock().unwrap_or_else(PoisonError::into_inner);
-            rows.push((tenant.clone(), id.clone(), tool.clone(), row.clone()));
+            let (tenant, upstream, tool) = (tenant.clone(), id.clone(), tool.clone());
+            rows.push(Listed { tenant, upstream, tool, row: row.clone() });
             row
         };
         tools.entry(tool.clone()).or_insert_with(make).clone()
@@ -115,7 +123,7 @@ pub fn used() -> Vec<Used> {
     let rows = table().rows.lock().unwrap_or_else(PoisonError::into_inner);
     let mut used: Vec<_> = rows
         .iter()
-        .map(|(tenant, upstream, tool, row)| Used {
+        .map(|Listed { tenant, upstream, tool, row }| Used {
             tenant: tenant.clone(),
             upstream: upstream.clone(),
             tool: tool.clone(),

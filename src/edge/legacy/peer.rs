@@ -103,7 +103,12 @@ impl Peer {
 
     /// A request of it arrives.
     pub fn arrives(&self, request: (&Method, &Params, &Id)) -> Arc<Watch> {
-        seen::arrives(&self.gate, &self.caller, request, ("http", &self.carried))
+        let sse = |session: &Arc<LiveSession>| session.facts().transport == Transport::Sse;
+        let transport = match &self.session {
+            Some(session) if self.gate.lookout.is_curious() && sse(session) => "sse",
+            _ => "http",
+        };
+        seen::arrives(&self.gate, &self.caller, request, (transport, &self.carried))
     }
 
     /// Counts as a use of the session. Without the store it lives on by what it had.
