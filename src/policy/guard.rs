@@ -3,7 +3,7 @@
 
 use super::approval::{Approvals, Asked, Next, ask_first};
 use super::parts::Seen;
-use super::pins::Pins;
+use super::pins::{Changed, Pins};
 use super::rules::Rule;
 use super::view::{Said, Standing, View};
 use super::webhook::{Question, Webhook};
@@ -19,7 +19,6 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 use moka::sync::Cache;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,7 +84,7 @@ impl Inner {
         standing
     }
 
-    fn view(&self, access: &Arc<Access>, of: &Arc<Listing>, changed: &Arc<BTreeSet<Arc<str>>>) -> Arc<View> {
+    fn view(&self, access: &Arc<Access>, of: &Arc<Listing>, changed: &Changed) -> Arc<View> {
         // What is refused is held by the judgement of this list; an empty one is like any other empty one.
         let judged = if changed.is_empty() { 0 } else { Arc::as_ptr(changed) as usize };
         let key = (self.standing(access), Arc::as_ptr(of) as usize, judged);
@@ -98,7 +97,7 @@ impl Inner {
     }
 
     /// The tools of a list that are refused for their definitions, where it is known.
-    fn refused(&self, of: &Arc<Listing>) -> Option<Arc<BTreeSet<Arc<str>>>> {
+    fn refused(&self, of: &Arc<Listing>) -> Option<Changed> {
         let Some(pins) = self.pins.as_ref().filter(|_| of.kind == Kind::Tool) else {
             return Some(Arc::default());
         };
@@ -107,7 +106,7 @@ impl Inner {
     }
 
     /// As [`Inner::refused`], found out now.
-    async fn judged(&self, of: &Arc<Listing>) -> Result<Arc<BTreeSet<Arc<str>>>, Reason> {
+    async fn judged(&self, of: &Arc<Listing>) -> Result<Changed, Reason> {
         let Some(pins) = self.pins.as_ref().filter(|_| of.kind == Kind::Tool) else {
             return Ok(Arc::default());
         };

@@ -29,8 +29,11 @@ pub(super) struct Pins {
     accepted: BTreeMap<String, String>,
     store: Arc<dyn Store>,
     /// What was found of late, by the list's address; the list is held so that the address stays its own.
-    judged: Mutex<Vec<(Arc<Listing>, Arc<BTreeSet<Arc<str>>>)>>,
+    judged: Mutex<Vec<(Arc<Listing>, Changed)>>,
 }
+
+/// The tools of a list that are not what was accepted.
+pub(super) type Changed = Arc<BTreeSet<Arc<str>>>;
 
 /// Lists whose judgement is remembered: callers with lists of their own each have one.
 const JUDGED: usize = 64;
@@ -53,14 +56,14 @@ impl Pins {
     }
 
     /// The tools of a list that are not what was accepted, where that is known already.
-    pub(super) fn known(&self, listing: &Arc<Listing>) -> Option<Arc<BTreeSet<Arc<str>>>> {
+    pub(super) fn known(&self, listing: &Arc<Listing>) -> Option<Changed> {
         let judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
         judged.iter().find(|(of, _)| Arc::ptr_eq(of, listing)).map(|(_, changed)| changed.clone())
     }
 
     /// The tools of a list that are not what was accepted; those that nobody saw before are accepted by that. From this pod's
     /// cache, where nothing changed.
-    pub(super) async fn judge(&self, listing: &Arc<Listing>) -> Result<Arc<BTreeSet<Arc<str>>>, StoreAway> {
+    pub(super) async fn judge(&self, listing: &Arc<Listing>) -> Result<Changed, StoreAway> {
         let before = self.known(listing);
         let seen: BTreeMap<&Arc<str>, String> =
             listing.items().iter().map(|item| (&item.name, digest_of(&item.body))).collect();

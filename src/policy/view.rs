@@ -3,9 +3,10 @@
 
 use super::overrides::{Override, Overrides};
 use super::parts::{Parts, Seen};
+use super::pins::Changed;
 use super::rules::{Decided, Hints, Rules};
 use crate::mcp::{Access, Kind, Listing, Scopes};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What is said of one upstream in one profile, whoever calls.
@@ -27,7 +28,7 @@ pub(super) struct View {
     pub(super) shown: Arc<Listing>,
     tools: HashMap<Arc<str>, Tool>,
     /// Held so that nothing else can come to stand at their addresses while this is cached by them.
-    _of: (Arc<Listing>, Arc<BTreeSet<Arc<str>>>),
+    _of: (Arc<Listing>, Changed),
 }
 
 /// What is decided of a tool.
@@ -49,12 +50,7 @@ impl Said {
     }
 
     /// `changed`: the tools that are refused for their definitions.
-    pub(super) fn view(
-        &self,
-        of: &Arc<Listing>,
-        standing: &Standing,
-        changed: &Arc<BTreeSet<Arc<str>>>,
-    ) -> View {
+    pub(super) fn view(&self, of: &Arc<Listing>, standing: &Standing, changed: &Changed) -> View {
         let (mut items, mut tools) = (Vec::with_capacity(of.items().len()), HashMap::new());
         let divided = self.parts.divide(of.kind);
         let mut differs = divided;

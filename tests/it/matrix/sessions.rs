@@ -58,7 +58,7 @@ impl Busy {
     }
 
     /// That nothing of it was touched: it is served on every pod, and its question is answered by way of one.
-    async fn is_whole(mut self, three: &Three) {
+    async fn stays_whole(mut self, three: &Three) {
         for pod in &three.pods {
             let client = naming(pod, "/mcp", &three.ann, Some(self.session()));
             assert_eq!(client.send("9", "tools/list", "{}").await.status, 200);
@@ -128,7 +128,7 @@ async fn b028_a_session_of_another_principal_is_unknown_to_every_verb_and_method
         assert_eq!(other.end().await, 404);
     }
     assert_eq!(three.seen().await, before, "nothing of it reached an upstream");
-    busy.is_whole(&three).await;
+    busy.stays_whole(&three).await;
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn b053_in_its_own_session_a_stranger_gets_nothing_of_anothers_streams_que
     let second = three.begin(1, &three.ann, json!({"elicitation": {}})).await;
     assert_eq!(second.stream(Some(&busy.event)).await.status, 400);
     assert_eq!(second.reply(&busy.question["id"], json!({"action": "decline"})).await.status, 400);
-    busy.is_whole(&three).await;
+    busy.stays_whole(&three).await;
 }
 
 #[tokio::test]
