@@ -235,10 +235,11 @@ impl Watch {
         if self.over.swap(true, Relaxed) {
             return;
         }
-        let took = self.began.elapsed();
+        let now = Instant::now();
+        let took = now.saturating_duration_since(self.began);
         let failed = end.failed();
         let bytes_out = end.bytes as u64 + self.bytes_more.load(Relaxed);
-        self.measure(&end, took, bytes_out);
+        self.measure(&end, now, bytes_out);
         if let Some(at) = self.at.get() {
             at.row.count(failed, self.bytes_in as u64, bytes_out, took);
         }
@@ -251,7 +252,7 @@ impl Watch {
         }
     }
 
-    fn measure(&self, end: &End, took: Duration, bytes_out: u64) {
+    fn measure(&self, end: &End, now: Instant, bytes_out: u64) {
         let (calls, at) = (calls(), self.at.get());
         let is_tool = self.method == "tools/call";
         match at {
@@ -267,14 +268,17 @@ impl Watch {
             return;
         }
         calls.in_flight[self.era].dec();
-        let seconds = took.as_secs_f64();
+        let seconds = now.saturating_duration_since(self.began).as_secs_f64();
         match is_tool {
             true => calls.tool_seconds[self.era].observe(seconds),
             false => calls.seconds.with_label_values(&[ERAS[self.era], self.method]).observe(seconds),
         }
         if let Some((at, since)) = at.and_then(|at| Some((at, at.since?))) {
             let micros = at.took.load(Relaxed);
-            let upstream = if micros == 0 { since.elapsed() } else { Duration::from_micros(micros) };
+            let upstream = match micros {
+                0 => now.saturating_duration_since(since),
+                micros => Duration::from_micros(micros),
+            };
             at.meters.seconds.observe(upstream.as_secs_f64());
         }
     }

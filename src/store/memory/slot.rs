@@ -73,11 +73,18 @@ impl Slot {
 
     /// Reads in place, for there is nothing nearer; but the next change is announced, as with a cache.
     pub(super) fn near(&mut self, key: &Key, now: Instant) -> Result<Option<Record>, StoreError> {
-        let record = self.get(key, now)?;
-        if let Some(Entry { held: Held::Record { watched, .. }, .. }) = self.entries.get_mut(key) {
-            *watched = true;
+        // What has expired is left to the sweep: this is asked for with every call of a session, and looks once.
+        let Some(entry) = self.entries.get_mut(key).filter(|e| e.expires.is_none_or(|(at, _)| at > now))
+        else {
+            return Ok(None);
+        };
+        match &mut entry.held {
+            Held::Record { rev, fields, watched } => {
+                *watched = true;
+                Ok(Some(Record { rev: *rev, fields: fields.clone() }))
+            }
+            _ => Err(StoreError::Kind(key.clone())),
         }
-        Ok(record)
     }
 
     pub(super) fn take(&mut self, key: &Key, now: Instant) -> Result<Option<Record>, StoreError> {
