@@ -177,16 +177,25 @@ impl Renewal for Account {
             let connect = || Fruitless { lack: account.lack(Link::to(&account.spec.upstream)), void: true };
             // It was disconnected meanwhile.
             let Some(was) = was else { return Err(connect()) };
-            account.refresh(&was).await.map_err(|failed| match failed {
-                Failed::Dead => {
-                    tracing::info!(upstream = %account.spec.upstream, "a connected account was revoked there");
-                    connect()
+            let upstream = &account.spec.upstream;
+            match account.refresh(&was).await {
+                Ok(held) => Ok(held),
+                Err(Failed::Dead) => {
+                    tracing::info!(%upstream, "a connected account was revoked there");
+                    Err(connect())
                 }
-                failed => {
-                    tracing::warn!(upstream = %account.spec.upstream, why = %failed, "a caller's token was not renewed");
-                    Fruitless { lack: lack(failed), void: false }
+                Err(Failed::Refused(why)) if account.spec.client.is_none() => {
+                    tracing::info!(%upstream, why, "the client that an account was connected by is not known any more");
+                    if let Some(base) = &account.shared.base {
+                        account.shared.unregister(&was.issuer, base).await;
+                    }
+                    Err(connect())
                 }
-            })
+                Err(failed) => {
+                    tracing::warn!(%upstream, why = %failed, "a caller's token was not renewed");
+                    Err(Fruitless { lack: lack(failed), void: false })
+                }
+            }
         }
         .boxed()
     }

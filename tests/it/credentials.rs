@@ -1,6 +1,7 @@
 //! Credentials for upstreams: the gateway's own, and accounts that its callers connect, against an upstream that lets nobody in
 //! without a token and an authorisation server beside it.
 
+mod people;
 mod provider;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use tempfile::TempDir;
 use crate::auth::issuer::Issuer;
 use crate::auth::{self, RESOURCE, bearer};
 use crate::gateway::Gateway;
+use crate::gateway::legacy::Legacy;
 use crate::gateway::modern::Modern;
 use crate::store::redis::server::Server;
 
@@ -142,8 +144,7 @@ async fn a_client_that_opens_links_is_asked_by_url_elicitation_in_either_era_and
     assert_eq!(text(&answer), "user one", "{answer}");
 
     provider.revoke_everything();
-    let legacy =
-        crate::gateway::legacy::Legacy::begin(gateway.address, "/mcp", "2025-11-25", capabilities).await;
+    let legacy = Legacy::begin(gateway.address, "/mcp", "2025-11-25", capabilities).await;
     let error = legacy.error("tools/call", json!({ "name": "whoami", "arguments": {} })).await;
     assert_eq!(error["code"], -32042, "{error}");
     let elicitation = &error["data"]["elicitations"][0];
@@ -234,10 +235,10 @@ async fn an_answer_of_another_server_than_was_asked_connects_nothing() {
 }
 
 /// What a caller with this token is told by the upstream.
-async fn asked_as(client: &Modern, token: &str) -> Value {
+async fn asked_as(client: &Modern, token: &str, tool: &str) -> Value {
     let authorization = bearer(token);
-    let params = r#"{"name":"whoami","arguments":{}}"#;
-    let mut answer = client.send_with("1", "tools/call", params, &[("authorization", &authorization)]).await;
+    let params = format!(r#"{{"name":"{tool}","arguments":{{}}}}"#);
+    let mut answer = client.send_with("1", "tools/call", &params, &[("authorization", &authorization)]).await;
     assert_eq!(answer.status, 200);
     answer.answer().await["result"].clone()
 }
@@ -254,7 +255,7 @@ async fn a_callers_token_is_exchanged_where_the_configuration_says_and_never_goe
     let client = gateway.modern();
     let (ann, bob) = (issuer.token(RESOURCE, "ann"), issuer.token(RESOURCE, "bob"));
     for (token, who) in [(&ann, "for ann"), (&bob, "for bob"), (&ann, "for ann"), (&bob, "for bob")] {
-        assert_eq!(text(&asked_as(&client, token).await), who);
+        assert_eq!(text(&asked_as(&client, token, "whoami").await), who);
     }
     let asked = provider.asked();
     assert_eq!(asked.len(), 2, "{asked:?}");
@@ -310,4 +311,24 @@ async fn among_several_a_call_of_an_account_that_is_not_connected_leads_to_its_l
     browse().through(&url).await;
     assert_eq!(text(&client.call("up__whoami", json!({})).await), "user one");
     assert_eq!(names().await, ["\"up__whoami\""]);
+}
+
+/// B018: a session begun on one pod, whose upstream needs each user's own account, goes on on another.
+#[tokio::test]
+async fn b018_a_session_sees_its_users_tools_on_every_pod() {
+    let (provider, redis) = (Provider::start().await, Server::start(&[]));
+    provider.speak_legacy();
+    let auth = json!({ "kind": "oauth" });
+    let (config, _folder) = shared(&redis, json!({ "up": { "url": provider.at("/mcp"), "auth": auth } }));
+    let pods = [(); 2].map(|()| Gateway::start(config.clone()));
+    let here = pods[0].legacy("2025-11-25").await;
+    let url = link(&here.call("whoami", json!({})).await).to_owned();
+    browse().through(&url).await;
+    let mut there = Legacy::without_session(pods[1].address, "/mcp", Some("2025-11-25"));
+    there.session = here.session.clone();
+    let (ours, theirs) =
+        (here.result("tools/list", json!({})).await, there.result("tools/list", json!({})).await);
+    assert_eq!(ours["tools"][0]["name"], "whoami", "{ours}");
+    assert_eq!(ours, theirs);
+    assert_eq!(text(&there.call("whoami", json!({})).await), "user one");
 }

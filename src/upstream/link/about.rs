@@ -55,10 +55,23 @@ impl Abouts {
         }
     }
 
-    pub(super) fn keep_hello(&self, about: About) -> Arc<About> {
+    pub(super) fn keep_hello(&self, caller: &Arc<str>, about: About) -> Arc<About> {
         let about = Arc::new(self.narrowed(about));
-        self.hello.store(Some(about.clone()));
+        let mut for_all = about.clone();
+        if self.personal {
+            self.modern.insert(caller.clone(), Arc::new(Dated { about: about.clone(), at: Instant::now() }));
+            for_all = Arc::new(About { instructions: None, ..(*about).clone() });
+        }
+        self.hello.store(Some(for_all));
         about
+    }
+
+    /// The result of `initialize` as this caller may know it.
+    fn hello_to(&self, caller: &Arc<str>) -> Option<Arc<About>> {
+        match self.personal {
+            true => self.known(caller).map(|dated| dated.about.clone()),
+            false => self.hello(),
+        }
     }
 
     pub(super) fn hello(&self) -> Option<Arc<About>> {
@@ -88,9 +101,9 @@ impl Inner {
             return Ok(channel.about.clone());
         }
         if !hop.is_modern() {
-            return match self.abouts.hello() {
+            return match self.abouts.hello_to(caller.session.key()) {
                 Some(hello) => Ok(hello),
-                None => self.look().await.map_err(|trouble| self.failed(trouble, true)),
+                None => self.look(&caller).await.map_err(|trouble| self.failed(trouble, true)),
             };
         }
         if let Some(about) = self.abouts.fresh(caller.session.key(), began) {
@@ -118,22 +131,22 @@ impl Inner {
             Spoken::Both => caller.version.era() == Era::Legacy,
             Spoken::Channel => false,
         };
-        self.abouts.hello().filter(|_| legacy && self.health.is_up())
+        self.abouts.hello_to(caller.session.key()).filter(|_| legacy && self.health.is_up())
     }
 
     /// Asks a legacy upstream what it is where every session was opened by other pods: by a session of our own, which
     /// is ended at once.
-    async fn look(&self) -> Result<Arc<About>, Trouble> {
+    async fn look(&self, caller: &Caller) -> Result<Arc<About>, Trouble> {
         let Some(http) = &self.reach.http else {
             let why = "it is not reached over HTTP".into();
             return Err(Reason::Unreachable { upstream: self.id().clone(), why }.into());
         };
-        let party = self.ourselves();
+        let party = if self.is_personal() { self.party(caller) } else { self.ourselves() };
         let (kept, about) = self.initialize(http, &party).await?;
         let route = Route { session: kept.session(), ..party.route(kept.version()) };
         if let Err(error) = http.close(route).await {
             tracing::debug!(upstream = %self.id(), %error, "an upstream session was not ended");
         }
-        Ok(self.abouts.keep_hello(about))
+        Ok(self.abouts.keep_hello(caller.session.key(), about))
     }
 }

@@ -168,7 +168,7 @@ impl Inner {
                     return Err(trouble);
                 }
             };
-            self.abouts.keep_hello(about);
+            self.abouts.keep_hello(caller.session.key(), about);
             // What the caller asked for outlives the session that it was asked in.
             kept.level = before.kept.level.clone();
             kept.uris = before.kept.uris.clone();

@@ -87,8 +87,22 @@ pub(super) fn sign(trouble: &Trouble, patient: bool) -> Sign {
 impl Inner {
     /// Finds out what the upstream speaks, as this caller, once for all who wait.
     pub(super) async fn speak(self: &Arc<Self>, caller: &Arc<Caller>) -> Result<Spoken, Trouble> {
-        let (link, caller) = (self.clone(), caller.clone());
-        let work = || async move {
+        let found = self.clone().ask_what(caller.clone());
+        match self.probes.join((), || found).await {
+            // What one caller lacks, another may have.
+            Err(Trouble::Way(TransportError::Credential(_))) if self.is_personal() => {
+                self.clone().ask_what(caller.clone()).await
+            }
+            found => found,
+        }
+    }
+
+    fn ask_what(
+        self: Arc<Self>,
+        caller: Arc<Caller>,
+    ) -> impl Future<Output = Result<Spoken, Trouble>> + Send + 'static {
+        let link = self;
+        async move {
             let spoken = link.probe(&caller).await?;
             // A server on stdio says more of itself when it is started.
             if link.reach.http.is_some() {
@@ -96,8 +110,7 @@ impl Inner {
             }
             link.spoken.store(Some(Arc::new(spoken)));
             Ok(spoken)
-        };
-        self.probes.join((), work).await
+        }
     }
 
     /// An answer spoke of another era than `was`: asks again. Whether something else is spoken now.
