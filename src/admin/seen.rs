@@ -171,9 +171,9 @@ mod tests {
     fn the_table_is_the_same_in_each_form_and_a_tools_name_runs_nowhere() {
         let used = [row("read"), row("<script>\n")];
         insta::assert_snapshot!(text(&used), @r"
-        tenant  upstream  tool         calls  errors  bytes in  bytes out  seconds
-        acme    files     read            12       1      3456          7    1.500
-        acme    files     <script>\n      12       1      3456          7    1.500
+        tenant  upstream  tool        calls  errors  bytes in  bytes out  seconds
+        acme    files     read           12       1      3456          7    1.500
+        acme    files     <script>\n     12       1      3456          7    1.500
         ");
         assert!(html(&used).contains("<td>&lt;script&gt;\\n</td>"));
     }
