@@ -251,6 +251,18 @@ mod tests {
     }
 
     #[test]
+    fn a_vendors_client_is_known_by_its_addresses_where_its_document_is_not() {
+        let vendor = Vendor {
+            name: "claude".into(),
+            redirects: vec!["https://claude.ai/cb".into(), "https://claude.ai/cb/*".into()],
+            documents: vec!["https://claude.ai/client".into()],
+        };
+        let client = known(&vendor, "https://claude.ai/client");
+        assert_eq!(client.redirects, ["https://claude.ai/cb"]);
+        assert_eq!((&*client.title(), client.is_document()), ("claude", true));
+    }
+
+    #[test]
     fn a_document_is_kept_as_long_as_it_says_within_bounds() {
         let table = [
             ("", 3600),

@@ -175,7 +175,8 @@ async fn a_consent_that_its_person_did_not_give_counts_for_nothing() {
     let allow = |ticket: &str| {
         vec![("ticket".to_owned(), ticket.to_owned()), ("decision".to_owned(), "allow".to_owned())]
     };
-    let table: [(&str, Vec<(String, String)>, &[(&str, &str)]); 6] = [
+    type Sent = (&'static str, Vec<(String, String)>, &'static [(&'static str, &'static str)]);
+    let table: [Sent; 6] = [
         ("none", vec![("decision".to_owned(), "allow".to_owned())], &[]),
         ("invented", allow("AAAA"), &[]),
         ("another person's", allow(&theirs), &[]),

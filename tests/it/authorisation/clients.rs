@@ -154,7 +154,7 @@ async fn b129_a_secret_is_shown_by_either_way_and_a_token_is_ended_by_its_client
     assert_eq!(site.calls(0, access).await, 200);
     let foreign = site.client("http://localhost/cb").await;
     let by = |client: &str, token: &str| {
-        let form = vec![("client_id".to_owned(), client.to_owned()), ("token".to_owned(), token.to_owned())];
+        let form = [("client_id".to_owned(), client.to_owned()), ("token".to_owned(), token.to_owned())];
         let at = site.at(0);
         async move {
             let form: Vec<_> = form.iter().map(|(name, value)| (&**name, &**value)).collect();
