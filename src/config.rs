@@ -183,6 +183,10 @@ pub struct Limits {
     /// Most calls in flight in one pod; further ones are 503 with `Retry-After`.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub concurrent_calls: u32,
+    /// Most connections that one address (IPv6: one /64) may have open in one pod, but for `trusted_proxies`; further ones are closed.
+    /// 0: any number, for all may come from one ingress.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub connections_per_address: u32,
 }
 
 impl Default for Limits {
@@ -194,6 +198,7 @@ impl Default for Limits {
             json_depth: 128,
             page_items: 500,
             concurrent_calls: 10_000,
+            connections_per_address: 0,
         }
     }
 }

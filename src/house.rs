@@ -123,9 +123,14 @@ impl House {
         let House { gates, lifecycle, links, login, inside, plan, public, admin, internal } = self;
         let gate = gates.load_full();
         let lookout = gate.lookout.clone();
-        let bounds =
-            Bounds { head: gate.rules.header_bytes, head_time: gate.rules.header_read, connections: PROBERS };
+        let bounds = Bounds {
+            head: gate.rules.header_bytes,
+            head_time: gate.rules.header_read,
+            connections: PROBERS,
+            neighbours: None,
+        };
         let probes = lifecycle.clone();
+        let of_admin = bounds.clone();
         let admin = async {
             let answer = move |request: Request<Body>, peer| {
                 let (lifecycle, inside) = (probes.clone(), inside.clone());
@@ -137,7 +142,7 @@ impl House {
                 }
             };
             // Probes are answered to the very end.
-            listener::serve(admin, bounds, answer, Ends::at(&lifecycle.over)).await;
+            listener::serve(admin, of_admin, answer, Ends::at(&lifecycle.over)).await;
         };
         // To the end of the last call: its answers and cancels come this way.
         let hears = AbortOnDropHandle::new(tokio::spawn(gate.sessions.clone().hear()));

@@ -8,12 +8,14 @@ mod budget;
 mod class;
 mod day;
 mod ledger;
+mod neighbours;
 mod seats;
 mod strangers;
 
 pub use address::Proxies;
 pub use budget::{Admitted, Refused};
 pub use class::{Asked, Class};
+pub use neighbours::Neighbours;
 pub use seats::{Crowded, Seat};
 pub use strangers::Strangers;
 

@@ -187,7 +187,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let over = CancellationToken::new();
-        let bounds = Bounds { head: 8192, head_time: Duration::from_secs(60), connections: 1 };
+        let bounds =
+            Bounds { head: 8192, head_time: Duration::from_secs(60), connections: 1, neighbours: None };
         let (say, said) = mpsc::channel::<Bytes>(1);
         let said = Arc::new(Mutex::new(Some(said)));
         let answer = move |_, _| {

@@ -61,9 +61,14 @@ pub fn events(
 
 /// A refusal before the era is known: a JSON-RPC error without id, with the HTTP status as its code.
 pub fn refusal(gate: &Gate, status: StatusCode, why: &str) -> Response<Body> {
-    let error = super::answer::error_object(crate::wire::code::refused(status.as_u16()), why, None);
     metrics().refused.with_label_values(&[status.as_str()]).inc();
-    json(gate, status, crate::wire::envelope::write_response(None, Err(&error)))
+    json(gate, status, refusal_message(status, why))
+}
+
+/// What such a refusal says.
+pub fn refusal_message(status: StatusCode, why: &str) -> Bytes {
+    let error = super::answer::error_object(crate::wire::code::refused(status.as_u16()), why, None);
+    crate::wire::envelope::write_response(None, Err(&error))
 }
 
 /// An outcome whose caller lacks scopes that it can be granted: the message, and a challenge beside it.

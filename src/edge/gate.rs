@@ -42,6 +42,8 @@ pub struct Rules {
     pub page_items: usize,
     /// Most calls in flight in this pod.
     pub calls: usize,
+    /// Most connections of one address; 0: any number.
+    pub connections_per_address: u32,
     pub call: Duration,
     pub header_read: Duration,
     pub body_read: Duration,

@@ -7,13 +7,16 @@ use super::http as requests;
 use super::seen;
 use crate::limits::{Admitted, Asked, Class, Refused};
 use crate::mcp::Access;
+use crate::telemetry::metrics;
 use crate::wire::envelope::Body as Content;
 use crate::wire::{Message, Method, Request, headers};
 use axum::body::Body;
+use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
+use prometheus::IntCounter;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const LEFT: HeaderName = HeaderName::from_static("ratelimit");
@@ -127,7 +130,7 @@ fn told(admitted: Option<Admitted>, map: &mut HeaderMap) {
 fn refusal(gate: &Gate, refused: &Refused) -> Response<Body> {
     match refused {
         Refused::Spent { after: Some(after), policy, left, .. } => {
-            let mut response = too_many(gate, *after, "too many requests; try again when Retry-After says");
+            let mut response = too_many(gate, *after);
             told(Some(Admitted { policy: policy.clone(), left: left.clone() }), response.headers_mut());
             response
         }
@@ -142,8 +145,17 @@ fn refusal(gate: &Gate, refused: &Refused) -> Response<Body> {
     }
 }
 
-fn too_many(gate: &Gate, after: u64, why: &str) -> Response<Body> {
-    let mut response = body::refusal(gate, StatusCode::TOO_MANY_REQUESTS, why);
+/// Whoever is refused is refused often: its message is written once.
+fn too_many(gate: &Gate, after: u64) -> Response<Body> {
+    static MESSAGE: OnceLock<Bytes> = OnceLock::new();
+    static COUNTED: OnceLock<IntCounter> = OnceLock::new();
+    let status = StatusCode::TOO_MANY_REQUESTS;
+    let message = MESSAGE.get_or_init(|| {
+        let why = "too many requests; try again when Retry-After says";
+        body::refusal_message(status, why)
+    });
+    COUNTED.get_or_init(|| metrics().refused.with_label_values(&[status.as_str()])).inc();
+    let mut response = body::json(gate, status, message.clone());
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after));
     response
 }
@@ -153,5 +165,5 @@ pub fn too_many_strangers(gate: &Gate, peer: SocketAddr, map: &HeaderMap) -> Opt
     let after = gate.strangers.count(peer, map).err()?;
     let why = "too many requests without a valid token from this address";
     seen::refused(gate, StatusCode::TOO_MANY_REQUESTS, why, "", None, map);
-    Some(too_many(gate, after, why))
+    Some(too_many(gate, after))
 }

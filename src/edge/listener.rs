@@ -7,6 +7,8 @@ use super::heads::{Answer, Heads};
 use super::hush::{Hush, Hushed};
 use super::patience::Patient;
 use crate::lifecycle::Lifecycle;
+use crate::limits::Neighbours;
+use crate::telemetry::metrics;
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use futures_util::FutureExt;
@@ -29,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// What bounds a connection.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Bounds {
     /// Largest head in bytes; more is 431.
     pub head: usize,
@@ -37,6 +39,8 @@ pub struct Bounds {
     pub head_time: Duration,
     /// Connections that are open at once; further ones wait to be accepted.
     pub connections: usize,
+    /// Those of one address, where they are bounded.
+    pub neighbours: Option<Arc<Neighbours>>,
 }
 
 /// How many connections of clients may be open: half of what this process may open at all, for the calls that come by
@@ -78,6 +82,7 @@ pub async fn public(listener: TcpListener, gates: Arc<ArcSwap<Gate>>, lifecycle:
         head: gate.rules.header_bytes,
         head_time: gate.rules.header_read,
         connections: most_connections(),
+        neighbours: Neighbours::new(gate.rules.connections_per_address, gate.strangers.proxies().clone()),
     };
     let ends = Ends {
         stop: lifecycle.draining.clone(),
@@ -100,13 +105,28 @@ where
     let connections = TaskTracker::new();
     let room = Arc::new(Semaphore::new(bounds.connections));
     let begin = |socket: TcpStream, peer: SocketAddr, seat: OwnedSemaphorePermit| {
+        let neighbour = match &bounds.neighbours {
+            None => None,
+            Some(neighbours) => match neighbours.enter(peer.ip()) {
+                Some(neighbour) => Some(neighbour),
+                // Closed at once: an answer would keep what it is to be refused.
+                None => {
+                    return metrics().limited.with_label_values(&["connections", "unauthenticated"]).inc();
+                }
+            },
+        };
         // Small SSE events must leave at once (without this, some 40 ms each).
         let _ = socket.set_nodelay(true);
         let answer = answer.clone();
-        let served = connection(socket, bounds, move |request| answer(request, peer), ends.clone());
+        let served = connection(
+            socket,
+            (bounds.head, bounds.head_time),
+            move |request| answer(request, peer),
+            ends.clone(),
+        );
         connections.spawn(async move {
             served.await;
-            drop(seat);
+            drop((seat, neighbour));
         });
     };
     loop {
@@ -139,12 +159,12 @@ where
     connections.wait().await;
 }
 
-async fn connection<F, A>(socket: TcpStream, bounds: Bounds, answer: F, ends: Ends)
+async fn connection<F, A>(socket: TcpStream, (head, head_time): (usize, Duration), answer: F, ends: Ends)
 where
     F: Fn(Request<Body>) -> A + Send + 'static,
     A: Future<Output = Response<Body>> + Send + 'static,
 {
-    let (handoff, heads) = (Arc::new(Handoff::default()), Heads::new(bounds.head_time));
+    let (handoff, heads) = (Arc::new(Handoff::default()), Heads::new(head_time));
     let (keeping, waiting) = (handoff.clone(), heads.clone());
     let service = service_fn(move |request: Request<Incoming>| {
         let (version, keeping, answering) = (request.version(), keeping.clone(), waiting.came());
@@ -159,7 +179,7 @@ where
     let io = Seen::new(Patient::new(TokioIo::new(socket), WRITE_TIME), handoff.clone());
     let connection = http1::Builder::new()
         .header_read_timeout(None)
-        .max_buf_size(bounds.head.max(8192))
+        .max_buf_size(head.max(8192))
         .serve_connection(io, service);
     // Boxed, so that a stream which outlives it does not keep its place.
     let mut connection = Box::new(Hush::new(connection));
@@ -213,7 +233,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let over = CancellationToken::new();
-        let bounds = Bounds { head: 8192, head_time: Duration::from_secs(60), connections: 1 };
+        let bounds =
+            Bounds { head: 8192, head_time: Duration::from_secs(60), connections: 1, neighbours: None };
         let (waits, mut waiting) = tokio::sync::mpsc::channel(1);
         let polls = Arc::new(AtomicUsize::new(0));
         let counted = polls.clone();
@@ -253,7 +274,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let over = CancellationToken::new();
-        let bounds = Bounds { head: 8192, head_time: Duration::from_secs(60), connections: 1 };
+        let bounds =
+            Bounds { head: 8192, head_time: Duration::from_secs(60), connections: 1, neighbours: None };
         let answer = async |_, _| Response::new(Body::empty());
         let serving = tokio::spawn(serve(listener, bounds, answer, Ends::at(&over)));
         let ask = async |socket: &mut TcpStream| {

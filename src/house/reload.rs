@@ -126,7 +126,11 @@ impl Reload {
             telemetry: was.telemetry,
             audit: was.audit,
             egress: was.egress,
-            limits: Limits { header_bytes: was.limits.header_bytes, ..config.limits },
+            limits: Limits {
+                header_bytes: was.limits.header_bytes,
+                connections_per_address: was.limits.connections_per_address,
+                ..config.limits
+            },
             timeouts: Timeouts { header_read: was.timeouts.header_read, ..config.timeouts },
             ..config.clone()
         }
@@ -151,6 +155,10 @@ fn fixed(was: &Config, now: &Config) -> Vec<&'static str> {
         ("audit", was.audit != now.audit),
         ("egress", was.egress != now.egress),
         ("limits.header_bytes", was.limits.header_bytes != now.limits.header_bytes),
+        (
+            "limits.connections_per_address",
+            was.limits.connections_per_address != now.limits.connections_per_address,
+        ),
         ("timeouts.header_read", was.timeouts.header_read != now.timeouts.header_read),
     ];
     differ.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()

@@ -39,6 +39,7 @@ pub fn of(config: &Config) -> Result<Rules, StartError> {
         depth: limits.json_depth.try_into().unwrap_or(u16::MAX),
         page_items: limits.page_items as usize,
         calls: limits.concurrent_calls as usize,
+        connections_per_address: limits.connections_per_address,
         call: timeouts.call,
         header_read: timeouts.header_read,
         body_read: timeouts.body_read,

@@ -18,6 +18,8 @@ const PACE: Duration = Duration::from_millis(50);
 const PACE_OF_DAY: Duration = Duration::from_millis(500);
 /// A request waits no longer for what the store says.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// What is dry for longer is not waited for.
+const LONG: Duration = Duration::from_secs(1);
 /// How often a store that is away is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -137,6 +139,11 @@ impl Account {
         loop {
             let dry = self.ledger().dry_until().filter(|dry| *dry > Instant::now());
             match dry {
+                // Who asks then begins another task: a pod that ends waits for none.
+                Some(dry) if dry > Instant::now() + LONG => {
+                    *self.settling.lock().expect("no holder of a flag panics") = false;
+                    return;
+                }
                 // Nothing is to be had before, however urgent it is.
                 Some(dry) => tokio::time::sleep_until(dry).await,
                 None => drop(timeout(pace, self.urgent.notified()).await),

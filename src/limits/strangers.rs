@@ -31,7 +31,7 @@ pub enum Neighbourhood {
 }
 
 impl Neighbourhood {
-    fn of(address: IpAddr, flooded: bool) -> Neighbourhood {
+    pub(super) fn of(address: IpAddr, flooded: bool) -> Neighbourhood {
         match (address.to_canonical(), flooded) {
             (IpAddr::V4(ip), false) => Neighbourhood::V4(ip.to_bits()),
             (IpAddr::V4(ip), true) => Neighbourhood::Wide4((ip.to_bits() >> 16) as u16),

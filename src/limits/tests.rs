@@ -124,6 +124,18 @@ async fn a_batch_counts_each_of_its_members_and_one_that_is_too_large_is_never_a
 }
 
 #[tokio::test]
+async fn a_pod_that_ends_does_not_wait_for_limits_to_have_more() {
+    let quotas = Most { tenant: Some(2), principal: None };
+    let tenant = Paces { all: pace(1, 100), ..Paces::default() };
+    let tasks = TaskTracker::new();
+    let settings = Settings { quotas, tenant, ..Settings::default() };
+    let pod = Limits::new(settings, Arc::new(Memory::new(1 << 20)), tasks.clone()).unwrap();
+    while ask(&pod, &who("t", "a"), Class::Call).await.is_ok() {}
+    tasks.close();
+    tokio::time::timeout(Duration::from_secs(5), tasks.wait()).await.expect("all is settled soon");
+}
+
+#[tokio::test]
 async fn a_quota_of_a_day_is_one_over_all_pods() {
     let quotas = Most { tenant: Some(40), principal: None };
     let (_, pods) = pods(2, &Settings { quotas, ..Settings::default() });

@@ -137,4 +137,20 @@ async fn a_body_that_does_not_arrive_in_time_is_408_and_one_that_breaks_off_harm
         socket.write_all((head(100) + "{\"jsonrpc\":").as_bytes()).await.unwrap();
     }
     gateway.still_serves().await;
+    // One that comes byte by byte, never quite silent, has the same time.
+    let mut socket = TcpStream::connect(gateway.address).await.unwrap();
+    socket.write_all(head(1 << 20).as_bytes()).await.unwrap();
+    let (mut read, mut write) = socket.split();
+    let trickle = async {
+        while write.write_all(b" ").await.is_ok() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    let mut said = Vec::new();
+    let answer = soon("the answer to a trickle", read.read_to_end(&mut said));
+    tokio::select! {
+        _ = answer => {}
+        () = trickle => {}
+    }
+    assert!(said.starts_with(b"HTTP/1.1 408 "), "{}", String::from_utf8_lossy(&said));
 }

@@ -207,6 +207,10 @@ async fn a_head_beyond_the_limit_is_431_and_one_within_it_is_read() {
     let longer = "x".repeat(20 << 10);
     let answer = client.send_with("1", "tools/list", "{}", &[("x-long", &longer)]).await;
     assert_eq!(answer.status, 431);
+    // Many short ones are as good as one long one.
+    let names: Vec<_> = (0..200).map(|n| format!("x-{n}")).collect();
+    let many: Vec<_> = names.iter().map(|name| (&**name, "1")).collect();
+    assert_eq!(client.send_with("1", "tools/list", "{}", &many).await.status, 431);
     // One that never ends is not waited for.
     let endless = [b"GET /health HTTP/1.1\r\nx: ", "y".repeat(64 << 10).as_bytes()].concat();
     let mut socket = TcpStream::connect(gateway.address).await.unwrap();
