@@ -70,7 +70,7 @@ fn is_public_v6(ip: Ipv6Addr) -> bool {
     }
     // Global unicast is 2000::/3; of it, Teredo, ORCHID, benchmarks and documentation lead nowhere.
     let global = a & 0xe000 == 0x2000;
-    let special = (a == 0x2001 && b < 0x200) || (a == 0x2001 && b == 0xdb8) || (a == 0x3fff && b < 0x1000);
+    let special = (a == 0x2001 && (b < 0x200 || b == 0xdb8)) || (a == 0x3fff && b < 0x1000);
     global && !special
 }
 
@@ -80,8 +80,11 @@ pub enum Names {
     System(GaiResolver),
     /// Tests say it: a name server of a stranger may say another thing each time.
     #[cfg(test)]
-    Told(Arc<dyn Fn(&str) -> Vec<SocketAddr> + Send + Sync>),
+    Told(Arc<Told>),
 }
+
+#[cfg(test)]
+type Told = dyn Fn(&str) -> Vec<SocketAddr> + Send + Sync;
 
 /// Resolves names to the addresses that may be connected to.
 #[derive(Clone)]

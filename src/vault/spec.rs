@@ -126,9 +126,12 @@ impl Configured {
     }
 }
 
+/// How a key of an algorithm's is read.
+type Read = fn(&[u8]) -> jsonwebtoken::errors::Result<EncodingKey>;
+
 fn signer(pem: &SecretString, algorithm: Algorithm) -> Result<Signer, SpecError> {
     use jsonwebtoken::Algorithm as Of;
-    let (algorithm, read): (Of, fn(&[u8]) -> jsonwebtoken::errors::Result<EncodingKey>) = match algorithm {
+    let (algorithm, read): (Of, Read) = match algorithm {
         Algorithm::RS256 => (Of::RS256, EncodingKey::from_rsa_pem),
         Algorithm::RS384 => (Of::RS384, EncodingKey::from_rsa_pem),
         Algorithm::RS512 => (Of::RS512, EncodingKey::from_rsa_pem),

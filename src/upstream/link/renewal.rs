@@ -23,7 +23,7 @@ pub(super) struct Mark {
 
 pub(super) enum Turn {
     /// It is ours; this is what is kept now, with our mark.
-    Mine(Opened),
+    Mine(Box<Opened>),
     /// Somebody else is at it, or has done it.
     Others,
 }
@@ -50,7 +50,7 @@ impl Renewal {
     ) -> Result<Turn, Reason> {
         let now = now();
         match lost.kept.renewing {
-            Some(mark) if mark.by == self.by => return Ok(Turn::Mine(lost)),
+            Some(mark) if mark.by == self.by => return Ok(Turn::Mine(Box::new(lost))),
             Some(mark) if now.saturating_sub(mark.at) < LONGEST.as_millis() as u64 => {
                 return Ok(Turn::Others);
             }
@@ -58,7 +58,7 @@ impl Renewal {
         }
         let marked = lost.kept.marked(Some(Mark { by: self.by, at: now }));
         let mine = Opened::swap(caller, upstream, lost.was, &marked).await?;
-        Ok(mine.map_or(Turn::Others, Turn::Mine))
+        Ok(mine.map_or(Turn::Others, |mine| Turn::Mine(Box::new(mine))))
     }
 
     /// Nothing came of it: the next may try at once.

@@ -151,7 +151,7 @@ impl Inner {
             }
             if lost && !shared {
                 match renewal.turn(caller, self.id(), before).await? {
-                    Turn::Mine(marked) => before = marked,
+                    Turn::Mine(marked) => before = *marked,
                     Turn::Others => {
                         tokio::time::sleep(SETTLE).await;
                         continue;
