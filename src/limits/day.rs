@@ -31,7 +31,7 @@ pub(super) async fn charge(
     let key = Key::new(format!("{name}:{day}"), "");
     for _ in 0..TRIES {
         let record = store.get(key.clone()).await?;
-        let used = record.as_ref().and_then(|record| record.field(USED)).map_or(0, |used| number(used));
+        let used = record.as_ref().and_then(|record| record.field(USED)).map_or(0, number);
         let left = u64::from(quota).saturating_sub(used);
         let granted = u64::from(demand).min(left).max(u64::from(owed));
         let after = left.saturating_sub(granted);

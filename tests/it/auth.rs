@@ -58,8 +58,11 @@ pub async fn list_as(gateway: &Gateway, path: &str, token: &str) -> Answer {
     list(gateway, path, &[("authorization", &bearer(token))]).await
 }
 
+/// Headers by name.
+type Fields<'a> = &'a [(&'a str, &'a str)];
+
 /// What is asked of the gateway by each verb and way in: method, path, headers.
-const WAYS: [(&str, &str, &[(&str, &str)]); 9] = [
+const WAYS: [(&str, &str, Fields); 9] = [
     (
         "POST",
         "/mcp",

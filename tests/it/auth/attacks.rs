@@ -176,7 +176,7 @@ async fn what_shows_a_token_twice_or_elsewhere_is_refused() {
     let gateway = Gateway::demo(config(&issuer, json!({})));
     let token = issuer.token(RESOURCE, "alice");
     let (shown, other) = (bearer(&token), bearer(&issuer.token(RESOURCE, "bob")));
-    let table: [(&str, &[(&str, &str)], u16); 8] = [
+    let table: [(&str, super::Fields, u16); 8] = [
         ("once", &[("authorization", &shown)], 200),
         ("in another case", &[("authorization", &shown.replace("Bearer", "bEARER"))], 200),
         ("twice", &[("authorization", &shown), ("authorization", &other)], 400),
