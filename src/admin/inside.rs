@@ -86,11 +86,12 @@ fn same(token: &str, shown: &str) -> bool {
     aws_lc_rs::constant_time::verify_slices_are_equal(digest(token).as_ref(), digest(shown).as_ref()).is_ok()
 }
 
-/// An address or `localhost`, with or without a port: nobody else's name.
+/// A loopback address or `localhost`, with or without a port: nobody else's name, and not what a proxy on this machine passes on for others.
 fn is_plain(host: &str) -> bool {
     let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
     let name = name.map_or(host, |(name, _)| name).trim_matches(['[', ']']);
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 #[cfg(test)]
@@ -122,8 +123,9 @@ mod tests {
         let local: (&str, &str) = ("host", "127.0.0.1:9090");
         /// Who asks, with which headers; the status with a token configured, and without.
         type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], u16, u16);
-        let cases: [Case<'_>; 7] = [
+        let cases: [Case<'_>; 8] = [
             (here, &[local], 200, 200),
+            (here, &[("host", "10.0.0.7:9090")], 403, 403),
             (here, &[("host", "rebound.example:9090")], 403, 403),
             (here, &[local, ("origin", "http://127.0.0.1:9090")], 403, 403),
             (there, &[local], 403, 403),

@@ -17,7 +17,7 @@ pub const PREFIX: &str = "plasm_";
 /// Who vouches for the principals of keys, among the issuers.
 pub const ISSUER: &str = "plasm:api-keys";
 /// The claim by which profiles and policies know a key: its id.
-const CLAIM: &str = "api_key";
+pub(super) const CLAIM: &str = "api_key";
 /// Shortest secret of a key that a digest is made of: what is shorter could be guessed from the digest.
 const SHORTEST: usize = 32;
 

@@ -3,7 +3,7 @@
 
 use super::jwks::Jwks;
 use super::keys::{KeySet, Keys};
-use super::{FAMILY, Revocable, Revoked, now};
+use super::{FAMILY, Revocable, Revoked, api_key, now};
 use crate::mcp::{Access, Principal, Scopes};
 use jsonwebtoken::{Algorithm, Validation};
 use serde_json::{Map, Value};
@@ -110,11 +110,13 @@ impl Issuer {
 
     fn access(
         &self,
-        claims: Map<String, Value>,
+        mut claims: Map<String, Value>,
         resource: &[String],
         skew: u64,
         revoked: &Revoked,
     ) -> Result<Access, Refused> {
+        // What only keys of machines have: profiles admit by it.
+        claims.remove(api_key::CLAIM);
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         let named = |name: &str| text(name).filter(|text| !text.is_empty() && text.len() <= LONGEST_NAME);
         let time = |name: &str| claims.get(name).map(|value| value.as_f64().filter(|time| *time >= 0.0));
@@ -153,7 +155,7 @@ impl Issuer {
             Tenant::Claim(name) => named(name).ok_or(Invalid("the access token names no tenant"))?,
         };
         let client = named("client_id").or_else(|| named("azp")).or_else(|| named("cid"));
-        if self.is_revoked(&claims, client, revoked) {
+        if self.is_revoked(&claims, revoked) {
             return Err(Invalid("the access token was revoked"));
         }
         Ok(Access {
@@ -168,16 +170,17 @@ impl Issuer {
 
     /// Whether what was let in by a token of this issuer was revoked since.
     pub fn has_revoked(&self, access: &Access, revoked: &Revoked) -> bool {
-        self.is_revoked(&access.claims, access.client.as_deref(), revoked)
+        self.is_revoked(&access.claims, revoked)
     }
 
-    fn is_revoked(&self, claims: &Map<String, Value>, client: Option<&str>, revoked: &Revoked) -> bool {
+    fn is_revoked(&self, claims: &Map<String, Value>, revoked: &Revoked) -> bool {
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         let token = text("jti").map(|id| Revocable::Token { issuer: &self.id, id });
         // What only our own server's tokens say.
         let own = matches!(self.keys, Source::Own(_));
         let family = text(FAMILY).filter(|_| own).map(Revocable::Family);
-        let client = client.filter(|_| own).map(Revocable::Client);
+        // As it is written, however long: sealed ids of clients are.
+        let client = text("client_id").filter(|_| own).map(Revocable::Client);
         [token, family, client].into_iter().flatten().any(|what| revoked.has(what))
     }
 }
@@ -215,5 +218,40 @@ fn is(claim: &Value, value: &str) -> bool {
         Value::Bool(is) => value == if *is { "true" } else { "false" },
         Value::Number(number) => number.to_string().as_str() == value,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::Epoch;
+    use crate::store::Memory;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn a_revoked_client_is_known_by_its_id_however_long_that_is() {
+        let revoked = Revoked::new(Arc::new(Memory::new(1 << 20)), Epoch::default());
+        let issuer = Issuer {
+            id: "https://mcp.example".to_owned(),
+            keys: Source::Own(Arc::new(Keys::new(KeySet::default(), Epoch::default()))),
+            algorithms: Vec::new(),
+            audiences: Vec::new(),
+            tenant: Tenant::Always("t".into()),
+            required: Vec::new(),
+        };
+        let client = "c".repeat(3 * LONGEST_NAME);
+        let claims = json!({
+            "sub": "alice", "exp": now() + 60, "aud": "https://mcp.example/mcp", "client_id": client, "api_key": "ci",
+        });
+        let take = || {
+            let claims = claims.as_object().expect("an object").clone();
+            issuer.access(claims, &["https://mcp.example/mcp".to_owned()], 0, &revoked)
+        };
+        let access = take().expect("it is good");
+        assert!(!issuer.has_revoked(&access, &revoked));
+        assert!(!access.claims.contains_key(api_key::CLAIM), "a token is no key of a machine");
+        revoked.revoke(Revocable::Client(&client), now() + 60).await.expect("there is room");
+        assert!(issuer.has_revoked(&access, &revoked), "what it let in ends");
+        assert_eq!(take().unwrap_err(), Invalid("the access token was revoked"));
     }
 }

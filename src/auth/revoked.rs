@@ -104,10 +104,10 @@ impl Revoked {
         match written {
             // The master has it, and each pod that knows it sees that it stays.
             Ok(_) | Err(StoreError::Unconfirmed) => Ok(()),
-            Err(StoreError::Full) => Err(RevokeError::Full),
-            Err(_) => {
+            Err(error) => {
                 self.shared.unsaid.store(true, Ordering::Relaxed);
-                Err(RevokeError::Away)
+                // What was not written is, as soon as there is room.
+                Err(if error == StoreError::Full { RevokeError::Full } else { RevokeError::Away })
             }
         }
     }

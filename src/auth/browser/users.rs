@@ -10,6 +10,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// Rounds of a new hash (OWASP's advice for PBKDF2 with HMAC-SHA-256).
 const ROUNDS: u32 = 600_000;
@@ -17,6 +18,10 @@ const ROUNDS: u32 = 600_000;
 const ROUNDS_ADMITTED: std::ops::RangeInclusive<u32> = 10_000..=10_000_000;
 /// Tries of one name: so many at once, then one more each.
 const TRIES: Rate = Rate { every: Duration::from_secs(10), burst: 10, cost: 1 };
+/// Passwords that are looked at in one pod at one time: each takes tens of milliseconds of a core, and who asks need not be anyone.
+const AT_ONCE: usize = 2;
+/// How long one waits for its turn, and when it is worth another try after that.
+const TURN: Duration = Duration::from_secs(2);
 /// Longest password, in bytes.
 const LONGEST: usize = 1024;
 
@@ -42,11 +47,12 @@ pub struct Users {
     users: Arc<[User]>,
     /// What a try for an unknown name is held against, so that it takes as long.
     nobody: Hash,
+    turns: Arc<Semaphore>,
 }
 
 /// Why a password was not looked at.
 pub enum NotNow {
-    /// Too many tries for this name.
+    /// Too many tries for this name, or in all.
     Often(Duration),
     /// The store is out of reach.
     Away,
@@ -63,7 +69,11 @@ impl Users {
     pub fn new(users: Vec<User>) -> Users {
         let rounds = users.iter().map(|user| user.hash.rounds).max();
         let rounds = rounds.unwrap_or(NonZeroU32::new(ROUNDS).expect("it is not zero"));
-        Users { users: users.into(), nobody: Hash { rounds, salt: vec![0; 16], hash: vec![0; 32] } }
+        Users {
+            users: users.into(),
+            nobody: Hash { rounds, salt: vec![0; 16], hash: vec![0; 32] },
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+        }
     }
 
     /// The person whose name and password these are.
@@ -82,11 +92,14 @@ impl Users {
             Ok(Grant::No { after }) => return Err(NotNow::Often(after)),
             Err(_) => return Err(NotNow::Away),
         }
+        let turn = tokio::time::timeout(TURN, self.turns.clone().acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else { return Err(NotNow::Often(TURN)) };
         let (users, password) = (self.users.clone(), SecretString::from(password.to_owned()));
         let at = users.iter().position(|user| user.person.subject == name);
         let nobody = self.nobody.copy();
         // Tens of milliseconds of arithmetic: not among the tasks that serve calls.
         let checked = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
             let user = at.map(|at| &users[at]);
             let right = user.map_or(&nobody, |user| &user.hash).is_of(password.expose_secret());
             user.filter(|_| right).map(|user| user.person.clone())

@@ -22,6 +22,8 @@ use std::time::Duration;
 const REMEMBERED: Duration = Duration::from_secs(3600);
 /// How often a renewal looks again, when others renew at the same time.
 const LOOKS: usize = 8;
+/// Seconds for which an access token is good at most, as the configuration bounds it, with the clock skew that verifiers may allow.
+const LONGEST_ACCESS: u64 = 24 * 3600 + 300;
 /// Seconds by which the clocks of pods may differ.
 const SKEW: u64 = 120;
 /// Bytes of a family's name and of a token's mark.
@@ -189,8 +191,9 @@ impl Families {
 
     /// Ends a family: its refresh tokens, and its access tokens on all pods within a second. `Ok` where there is none, too.
     pub async fn end(&self, family: &str) -> Result<(), StoreAway> {
-        let until = now() + self.lives.access.as_secs() + SKEW;
-        self.revoked.revoke(Revocable::Family(family), until).await.map_err(|_| StoreAway)?;
+        // What it gave before may have been given for longer than is configured now.
+        let until = now() + LONGEST_ACCESS + SKEW;
+        let revoked = self.revoked.revoke(Revocable::Family(family), until).await;
         let key = key(family);
         let record = self.store.get(key.clone()).await.map_err(|_| StoreAway)?;
         let kept = record.as_ref().and_then(|record| self.open(family, record.field("d")?));
@@ -201,6 +204,8 @@ impl Families {
             (key, Write::Live(REMEMBERED)),
         ];
         self.store.commit(vec![], writes, Sure::Replicas).await.map_err(|_| StoreAway)?;
+        // Its refresh tokens are gone even where its access tokens are not known to be.
+        revoked.map_err(|_| StoreAway)?;
         match kept {
             Some(kept) => self.holdings.remove(&kept.principal(), Kind::Family, family).await,
             None => Ok(()),
