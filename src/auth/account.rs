@@ -98,7 +98,12 @@ impl Account {
         if let (Some(account), Some(accounts)) = (form.get("account"), &self.accounts) {
             accounts.disconnect(principal.clone(), account.to_owned()).await?;
         }
-        Ok(html::see_other("/account"))
+        let back = html::see_other("/account");
+        Ok(match form.get("session") == Some(visitor.session.as_str()) {
+            // From there it is on to the login.
+            true => html::onward(back, "You are logged out", "You are being taken to the login."),
+            false => back,
+        })
     }
 }
 

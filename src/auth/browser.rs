@@ -29,6 +29,8 @@ use std::time::Duration;
 
 /// How long a login, or a form, may take its user.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// Longest path with its query that a login comes back to, in bytes: it is kept for whoever asks.
+const LONGEST: usize = 12 << 10;
 
 /// Where people prove who they are.
 pub enum Login {
@@ -117,6 +119,11 @@ impl Browser {
     /// Asks whoever is at the browser to log in, and to come back to `back`: a path of ours with its query. `anew`: as
     /// somebody else than before.
     pub async fn ask(&self, headers: &HeaderMap, back: &str, anew: bool) -> Response<Bytes> {
+        if back.len() > LONGEST {
+            let text =
+                "The address of this page is too long. Go back to where you came from and begin again.";
+            return html::message(StatusCode::URI_TOO_LONG, "That did not work", text, None);
+        }
         let (browser, cookie) = self.cookies.browser(headers);
         let mut response = match &self.login {
             Login::Users(_) => self.form(&browser, back, "", None),
@@ -260,7 +267,10 @@ impl Browser {
             }
         }
         let mut response = match back {
-            Some(back) => self.ask(&asked.headers, back, true).await,
+            Some(back) => {
+                let asks = self.ask(&asked.headers, back, true).await;
+                html::onward(asks, "Log in", "You are being taken to the login.")
+            }
             None => {
                 let again = Some(("/account", "Log in again"));
                 html::message(StatusCode::OK, "You are logged out", "You can close this page.", again)
@@ -307,6 +317,7 @@ fn failed(error: OidcError, back: &str) -> Response<Bytes> {
     tracing::info!(%error, "a login at the provider failed");
     let status = match error {
         OidcError::Unreachable => StatusCode::BAD_GATEWAY,
+        OidcError::Often => StatusCode::TOO_MANY_REQUESTS,
         _ => StatusCode::FORBIDDEN,
     };
     html::message(status, "The login failed", &format!("{error}."), Some((back, "Try again")))

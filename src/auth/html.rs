@@ -63,6 +63,19 @@ pub fn message(status: StatusCode, title: &str, text: &str, link: Option<(&str, 
     page(status, "message", title, context! { title, text, link })
 }
 
+/// A redirect in answer to a form, as a page that goes on by itself: a browser would hold the redirect, and those that follow
+/// it, to the page's `form-action`. Any other answer as it is.
+pub fn onward(answer: Response<Bytes>, title: &str, text: &str) -> Response<Bytes> {
+    let Some(to) = answer.headers().get(header::LOCATION) else { return answer };
+    let href = to.to_str().unwrap_or_default();
+    let link = context! { href, label => "Go on" };
+    let mut page = page(StatusCode::OK, "message", title, context! { title, text, link, by_itself => true });
+    for cookie in answer.headers().get_all(header::SET_COOKIE) {
+        page.headers_mut().append(header::SET_COOKIE, cookie.clone());
+    }
+    page
+}
+
 /// 503: the store is out of reach, and nothing is lost.
 pub fn store_away() -> Response<Bytes> {
     let text = "Nothing is lost: load this page again in a moment.";
@@ -102,7 +115,7 @@ mod tests {
                 title => evil, text => evil, link => context! { href => evil, label => evil }, client => evil, host => evil, address => evil,
                 document => evil, local => true, stranger => true, scopes => vec![item.clone()], user => evil, profile => evil,
                 resource => evil, ticket => evil, to => evil, app => true, error => evil, sessions => vec![item.clone()],
-                clients => vec![item.clone()], accounts => vec![item.clone()], csrf => evil, leave => evil, back => evil,
+                clients => vec![item.clone()], accounts => vec![item.clone()], csrf => evil, leave => evil, back => evil, by_itself => true,
             };
             let page = page(StatusCode::OK, name, evil, fields);
             let text = String::from_utf8(page.body().to_vec()).unwrap();
@@ -112,6 +125,23 @@ mod tests {
             assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"));
             assert!(!policy.contains("unsafe"));
         }
+    }
+
+    #[test]
+    fn a_redirect_in_answer_to_a_form_is_a_page_that_goes_on_by_itself() {
+        let mut answer = see_other("https://login.example/a?b=c&d");
+        answer.headers_mut().insert(header::SET_COOKIE, HeaderValue::from_static("a=b"));
+        let page = onward(answer, "Log in", "x");
+        assert_eq!((page.status(), page.headers().get(header::LOCATION)), (StatusCode::OK, None));
+        assert_eq!(page.headers()[header::SET_COOKIE], "a=b");
+        let text = String::from_utf8(page.body().to_vec()).unwrap();
+        let to = "https:&#x2f;&#x2f;login.example&#x2f;a?b=c&amp;d";
+        assert!(
+            text.contains(&format!("content=\"0;url={to}\"")) && text.contains(&format!("href=\"{to}\"")),
+            "{text}"
+        );
+        let other = onward(message(StatusCode::OK, "t", "x", None), "Log in", "x");
+        assert!(!String::from_utf8(other.body().to_vec()).unwrap().contains("refresh"));
     }
 
     #[test]

@@ -108,7 +108,9 @@ pub struct Grant {
 impl Server {
     pub fn new(settings: Settings, ground: Ground) -> Server {
         let Ground { store, keyring, revoked, egress, browser, resources } = ground;
-        let documents = settings.documents.then(|| Documents::new(store.clone(), egress));
+        let policy = settings.policy.clone();
+        let documents = || Documents::new(store.clone(), keyring.clone(), egress, policy);
+        let documents = settings.documents.then(documents);
         let families = Families::new(
             store.clone(),
             keyring.clone(),

@@ -109,9 +109,10 @@ impl Connect {
 
     /// What a link leads to: what is about to happen, and the way on.
     async fn show(&self, asked: &Asked) -> Result<Response<Bytes>, Response<Bytes>> {
+        // Before anything is kept for whoever asks.
+        let sealed = asked.path.strip_prefix(PREFIX).filter(|sealed| sealed.len() <= LONGEST);
+        let sealed = sealed.ok_or_else(not_yours)?;
         let principal = self.who(asked).await?;
-        let sealed =
-            asked.path.strip_prefix(PREFIX).filter(|sealed| sealed.len() <= LONGEST).unwrap_or_default();
         let opened = self.shared.keyring.open(Purpose::ConnectLink, &link_aad(&principal), sealed);
         let link = opened.ok().and_then(|plain| serde_json::from_slice::<Link>(&plain).ok());
         let link = link.filter(|link| link.until > now()).ok_or_else(not_yours)?;

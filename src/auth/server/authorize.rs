@@ -14,6 +14,18 @@ use minijinja::context;
 
 /// What the forms of these pages are known by.
 const CONSENT: &str = "consent";
+/// Parameters of a request that can be granted which are read.
+const PARAMETERS: [&str; 9] = [
+    "response_type",
+    "response_mode",
+    "client_id",
+    "redirect_uri",
+    "code_challenge",
+    "code_challenge_method",
+    "scope",
+    "state",
+    "resource",
+];
 
 impl Server {
     /// GET: the request as the client wrote it.
@@ -30,7 +42,7 @@ impl Server {
             Err(Misguided::Person(status, why)) => return told(status, &why),
             Err(Misguided::Client { to, error, why }) => return self.refused(&to, error, why),
         };
-        let here = format!("/authorize?{query}");
+        let here = format!("/authorize?{}", known(query));
         match self.browser.visitor(&asked.headers).await {
             Ok(Some(visitor)) => self.question(&visitor, &wanted, &here),
             Ok(None) => self.browser.ask(&asked.headers, &here, false).await,
@@ -68,6 +80,7 @@ impl Server {
                 let Ok(code) = self.codes.give(grant, &wanted.redirect, &wanted.challenge).await else {
                     return html::store_away();
                 };
+                self.clients.keep(&wanted.client).await;
                 to.url(&self.issuer, &[("code", &code)])
             }
             _ => to.url(
@@ -120,6 +133,13 @@ impl Server {
     }
 }
 
+/// Of a request's query, what is read here, in its order: what anybody adds to it goes no further.
+fn known(query: &str) -> String {
+    let parameters = url::form_urlencoded::parse(query.as_bytes());
+    let known = parameters.filter(|(name, value)| PARAMETERS.contains(&&**name) && !value.is_empty());
+    url::form_urlencoded::Serializer::new(String::new()).extend_pairs(known).finish()
+}
+
 /// The way back to the client, as a page: a redirect in answer to a form would be held to the page's `form-action`, also
 /// where the client redirects on, and an app that opens leaves the page before it in the browser.
 fn back(client: &str, to: &str) -> Response<Bytes> {
@@ -137,4 +157,16 @@ fn told(status: StatusCode, why: &str) -> Response<Bytes> {
 /// Whether a browser says that a form was sent from elsewhere (Fetch Metadata).
 fn is_foreign(headers: &HeaderMap) -> bool {
     headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_read_of_a_request_does_not_come_back_after_a_login() {
+        let pad = "x".repeat(30_000);
+        let query = format!("client_id=a%2Fb&pad={pad}&state=s+%26t&{pad}=1&resource=&prompt=login&scope=x");
+        assert_eq!(known(&query), "client_id=a%2Fb&state=s+%26t&scope=x");
+    }
 }

@@ -111,6 +111,13 @@ impl Clients {
         }
     }
 
+    /// A person has allowed this client: what its document says is kept for all pods.
+    pub async fn keep(&self, id: &str) {
+        if let Some(documents) = self.documents.as_ref().filter(|_| is_address(id)) {
+            documents.keep(id).await;
+        }
+    }
+
     /// Who sends a request to the token endpoint: the client's id, proved as it registered (RFC 6749 2.3.1).
     pub fn prove(&self, headers: &HeaderMap, form: &Form) -> Result<String, Refused> {
         let unknown = |why: &str| Refused::new("invalid_client", why);

@@ -1,17 +1,19 @@
-//! Client metadata documents: a client's id is the address of what it says of itself. They are read by the guarded client,
-//! kept for all pods, and used on while they cannot be read.
+//! Client metadata documents: a client's id is the address of what it says of itself. They are read by the guarded client, kept
+//! for all pods once a person has allowed their client, and used on while they cannot be read. Anybody can name an address:
+//! until then, nothing of what stands there is written to the store.
 
 use super::clients::{Client, LONGEST_ID, UnknownClient};
-use super::redirects::Vendor;
+use super::redirects::{Policy, Vendor};
 use crate::auth::{digest_text, html, now};
 use crate::egress::{Egress, Named};
+use crate::sealing::{Keyring, Purpose};
 use crate::store::{Key, Store, Sure, Write};
 use http::header;
 use moka::sync::Cache;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, Semaphore};
 use url::Url;
 
 /// Largest document that is used, in bytes.
@@ -26,18 +28,28 @@ const LONGEST: u64 = 86_400;
 const STALE: Duration = Duration::from_secs(30 * 86_400);
 /// How long a pod does not ask again for what it did not get.
 const QUIET: Duration = Duration::from_secs(10);
-/// Documents that are read at once in a pod: anybody can name an address.
-const AT_ONCE: usize = 8;
+/// Documents that are read at once in a pod, and of one host.
+const AT_ONCE: usize = 32;
+const OF_ONE_HOST: usize = 2;
+/// How long one waits for its turn.
+const TURN: Duration = Duration::from_secs(1);
+/// How long a person who allowed a client waits for its document to be kept.
+const KEEPING: Duration = Duration::from_secs(2);
 /// Documents that a pod keeps.
 const KEPT: u64 = 1_000;
 
 /// The documents.
 pub struct Documents {
     store: Arc<dyn Store>,
+    /// Seals what is in the store, for it says where codes may go.
+    keyring: Arc<Keyring>,
     egress: Egress,
+    policy: Policy,
     near: Cache<String, Kept>,
     failed: Cache<String, UnknownClient>,
     places: Semaphore,
+    /// Those of each host, so that one that does not answer keeps no other waiting.
+    hosts: Cache<String, Arc<Semaphore>>,
 }
 
 /// A document that was read.
@@ -60,10 +72,12 @@ struct Document {
 }
 
 impl Documents {
-    pub fn new(store: Arc<dyn Store>, egress: Egress) -> Documents {
+    /// `policy`: which addresses of a document are kept at all.
+    pub fn new(store: Arc<dyn Store>, keyring: Arc<Keyring>, egress: Egress, policy: Policy) -> Documents {
         let near = Cache::builder().max_capacity(KEPT).time_to_live(Duration::from_secs(300)).build();
         let failed = Cache::builder().max_capacity(KEPT).time_to_live(QUIET).build();
-        Documents { store, egress, near, failed, places: Semaphore::new(AT_ONCE) }
+        let hosts = Cache::builder().max_capacity(KEPT).time_to_idle(Duration::from_secs(60)).build();
+        Documents { store, keyring, egress, policy, near, failed, places: Semaphore::new(AT_ONCE), hosts }
     }
 
     /// The client whose document is at an address. `vendor`: whose it is known to be, so that it can log in although its
@@ -85,14 +99,13 @@ impl Documents {
             Some(error) => error,
             None => match self.read(id).await {
                 Ok(kept) => {
-                    self.near.insert(id.to_owned(), kept.clone());
-                    self.put(id, &kept).await;
+                    // What is kept for all pods stays as new as what is read.
+                    if stored.is_some() {
+                        self.put(id, &kept).await;
+                    }
                     return Ok(named(kept.client, id));
                 }
-                Err(error) => {
-                    self.failed.insert(id.to_owned(), error);
-                    error
-                }
+                Err(error) => error,
             },
         };
         match (error, stored.or_else(|| self.near.get(id)), vendor) {
@@ -103,8 +116,46 @@ impl Documents {
         }
     }
 
+    /// Keeps a client's document for all pods: a person has allowed it.
+    pub async fn keep(&self, id: &str) {
+        let keeping = async {
+            if let Some(kept) = self.near.get(id).filter(|kept| kept.until > now()) {
+                self.put(id, &kept).await;
+            } else if self.stored(id).await.is_none()
+                && self.failed.get(id).is_none()
+                && let Ok(kept) = self.read(id).await
+            {
+                self.put(id, &kept).await;
+            }
+        };
+        // Where it fails, pods read it for themselves.
+        let _ = tokio::time::timeout(KEEPING, keeping).await;
+    }
+
+    /// Reads a document when it is its turn, and remembers what came of it in this pod.
     async fn read(&self, id: &str) -> Result<Kept, UnknownClient> {
-        let Ok(_place) = self.places.try_acquire() else { return Err(UnknownClient::Unread) };
+        let url = Url::parse(id).map_err(|_| UnknownClient::Refused)?;
+        let host = url.host_str().unwrap_or_default().to_owned();
+        let of_host = self.hosts.get_with(host, || Arc::new(Semaphore::new(OF_ONE_HOST)));
+        // The host's place first: who waits for it takes none of the pod's.
+        let turn = async { Ok::<_, AcquireError>((of_host.acquire().await?, self.places.acquire().await?)) };
+        let Ok(Ok(_turn)) = tokio::time::timeout(TURN, turn).await else {
+            // Not the document's fault, so nothing is remembered.
+            return Err(UnknownClient::Unread);
+        };
+        // Somebody may have read it meanwhile.
+        if let Some(kept) = self.near.get(id).filter(|kept| kept.until > now()) {
+            return Ok(kept);
+        }
+        let read = self.fetch(id).await;
+        match &read {
+            Ok(kept) => self.near.insert(id.to_owned(), kept.clone()),
+            Err(error) => self.failed.insert(id.to_owned(), *error),
+        }
+        read
+    }
+
+    async fn fetch(&self, id: &str) -> Result<Kept, UnknownClient> {
         let answer = self.egress.get(id, Named::ByOthers).await.map_err(|error| {
             tracing::info!(%error, "a client metadata document cannot be read");
             match error {
@@ -120,19 +171,22 @@ impl Documents {
                 _ => UnknownClient::Unread,
             });
         }
-        let client = client_of(id, &answer.body).ok_or(UnknownClient::Document)?;
+        let client = client_of(id, &answer.body, &self.policy).ok_or(UnknownClient::Document)?;
         let control = answer.headers.get(header::CACHE_CONTROL).and_then(|value| value.to_str().ok());
         Ok(Kept { client, until: now() + fresh(control.unwrap_or_default()) })
     }
 
     async fn stored(&self, id: &str) -> Option<Kept> {
         let record = self.store.get(key(id)).await.ok()??;
-        serde_json::from_slice(record.field("d")?).ok()
+        let sealed = std::str::from_utf8(record.field("d")?).ok()?;
+        let plain = self.keyring.open(Purpose::Grant, aad(id).as_bytes(), sealed).ok()?;
+        serde_json::from_slice(&plain).ok()
     }
 
     async fn put(&self, id: &str, kept: &Kept) {
-        let text = serde_json::to_vec(kept).expect("a document is a map of plain values");
-        let writes = vec![(key(id), Write::set("d", text)), (key(id), Write::Live(STALE))];
+        let plain = serde_json::to_vec(kept).expect("a document is a map of plain values");
+        let sealed = self.keyring.seal(Purpose::Grant, aad(id).as_bytes(), &plain);
+        let writes = vec![(key(id), Write::set("d", sealed)), (key(id), Write::Live(STALE))];
         // Where it fails, other pods read it for themselves.
         let _ = self.store.commit(vec![], writes, Sure::Master).await;
     }
@@ -165,18 +219,19 @@ fn is_document(id: &str) -> bool {
         && url.fragment().is_none()
 }
 
-/// The client that a document describes; `None`: it is no valid one.
-fn client_of(id: &str, text: &[u8]) -> Option<Client> {
+/// The client that a document describes, with those of its addresses that may be registered here; `None`: it is no valid one.
+fn client_of(id: &str, text: &[u8], policy: &Policy) -> Option<Client> {
     let document: Document = (text.len() <= LARGEST).then(|| serde_json::from_slice(text).ok())??;
     let method = document.token_endpoint_auth_method.as_deref().unwrap_or("none");
-    let redirects = document.redirect_uris;
+    let mut redirects = document.redirect_uris;
     let valid = document.client_id == id
         && document.client_secret.is_none()
         && method == "none"
-        && (1..=MOST).contains(&redirects.len());
+        && redirects.len() <= MOST;
+    redirects.retain(|address| policy.admit(address).is_ok());
     let once =
         document.grant_types.is_some_and(|grants| !grants.iter().any(|grant| grant == "refresh_token"));
-    valid.then(|| Client {
+    (valid && !redirects.is_empty()).then(|| Client {
         id: id.to_owned(),
         name: html::plain(&document.client_name),
         redirects,
@@ -195,6 +250,11 @@ fn fresh(control: &str) -> u64 {
     said.min().unwrap_or(FRESH).clamp(SHORTEST, LONGEST)
 }
 
+/// What a sealed document is bound to. Nothing else that is sealed for this purpose has a blank in it.
+fn aad(id: &str) -> String {
+    format!("document {id}")
+}
+
 fn key(id: &str) -> Key {
     Key::new(format!("oauth:cimd:{}", digest_text(id.as_bytes())), "")
 }
@@ -211,7 +271,7 @@ mod tests {
         let with = |more: Value| {
             let mut document = good.clone();
             document.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            client_of(id, document.to_string().as_bytes()).is_some()
+            client_of(id, document.to_string().as_bytes(), &Policy::default()).is_some()
         };
         assert!(with(json!({})) && with(json!({"token_endpoint_auth_method": "none", "logo_uri": "x"})));
         for bad in [
@@ -225,7 +285,44 @@ mod tests {
         ] {
             assert!(!with(bad.clone()), "{bad}");
         }
-        assert!(client_of(id, b"<html>").is_none());
+        assert!(client_of(id, b"<html>", &Policy::default()).is_none());
+    }
+
+    #[test]
+    fn of_a_documents_addresses_only_those_that_are_admitted_are_kept() {
+        let id = "https://app.example/oauth/client.json";
+        let long = format!("http://localhost/{}", "x".repeat(1000));
+        let kept = |redirects: &[&str], open| {
+            let document = json!({"client_id": id, "client_name": "App", "redirect_uris": redirects});
+            let policy = Policy { vendors: vec![], open };
+            client_of(id, document.to_string().as_bytes(), &policy).map(|client| client.redirects)
+        };
+        let all = ["http://localhost/cb", "https://app.example/cb", "javascript:alert(1)", &long];
+        assert_eq!(kept(&all, false).unwrap(), ["http://localhost/cb"]);
+        assert_eq!(kept(&all, true).unwrap(), ["http://localhost/cb", "https://app.example/cb"]);
+        assert_eq!(kept(&[&long, "https://app.example/cb"], false), None);
+    }
+
+    #[tokio::test]
+    async fn a_document_in_the_store_that_was_not_sealed_here_for_its_address_is_none() {
+        let store: Arc<dyn Store> = Arc::new(crate::store::Memory::new(1 << 20));
+        let egress = || Egress::new(crate::egress::Reach::default(), rustls::RootCertStore::empty());
+        let keyring = Arc::new(Keyring::random());
+        let documents = |keyring| Documents::new(store.clone(), keyring, egress(), Policy::default());
+        let (ours, others) = (documents(keyring), documents(Arc::new(Keyring::random())));
+        let (id, other) = ("https://app.example/c.json", "https://app.example/d.json");
+        let document =
+            json!({"client_id": id, "client_name": "App", "redirect_uris": ["http://localhost/cb"]});
+        let client = client_of(id, document.to_string().as_bytes(), &Policy::default()).unwrap();
+        let kept = Kept { client, until: now() + 60 };
+        ours.put(id, &kept).await;
+        assert!(ours.stored(id).await.is_some() && others.stored(id).await.is_none());
+        let sealed = store.get(key(id)).await.unwrap().unwrap().field("d").unwrap().to_vec();
+        let plain = serde_json::to_vec(&kept).unwrap();
+        for forged in [sealed, plain] {
+            store.commit(vec![], vec![(key(other), Write::set("d", forged))], Sure::Master).await.unwrap();
+            assert!(ours.stored(other).await.is_none());
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -116,16 +117,58 @@ async fn a_document_that_refuses_to_be_read_locks_nobody_out_for_good() {
     assert_eq!(get(site.at(0), &path, &[]).await.status, 502, "nothing is known yet");
     host.say(200, &host.document());
     assert_eq!(get(site.at(1), &path, &[]).await.status, 303, "another pod reads it");
-    assert_eq!(get(site.at(0), &path, &[]).await.status, 303, "and all have it");
-    host.say(403, &json!({}));
-    let mut browser = site.browser(2, "carol");
+    let mut browser = site.browser(1, "carol");
     let page = browser.log_in(&query(&host.id(), "http://localhost:1/callback", &[])).await;
+    host.say(403, &json!({}));
+    assert_eq!(get(site.at(2), &path, &[]).await.status, 502, "what nobody has allowed is not kept for all");
     let done = browser.decide(&page, "allow").await.onward();
     let code = parameter(&done, "code").expect("a code");
+    for pod in [0, 2] {
+        assert_eq!(get(site.at(pod), &path, &[]).await.status, 303, "all have it");
+    }
     let tokens = site.redeem(0, &host.id(), "http://localhost:1/callback", &code).await;
     assert_eq!(tokens.status, 200, "{}", tokens.text);
     let refresh = tokens.json()["refresh_token"].as_str().expect("a token").to_owned();
     assert_eq!(site.renew(1, &host.id(), &refresh).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_consent_on_a_pod_that_has_not_read_the_document_keeps_it_for_all() {
+    let host = Host::start().await;
+    let site = host.site(3);
+    let request = query(&host.id(), "http://localhost:1/callback", &[]);
+    host.say(200, &host.document());
+    let mut browser = site.browser(0, "carol");
+    let page = browser.log_in(&request).await;
+    browser.pod = site.at(1);
+    let code = parameter(&browser.decide(&page, "allow").await.onward(), "code").expect("a code");
+    host.say(403, &json!({}));
+    assert_eq!(get(site.at(2), &format!("/authorize?{request}"), &[]).await.status, 303);
+    let tokens = site.redeem(2, &host.id(), "http://localhost:1/callback", &code).await;
+    assert_eq!(tokens.status, 200, "{}", tokens.text);
+}
+
+#[tokio::test]
+async fn a_host_that_does_not_answer_keeps_no_other_from_being_read() {
+    let host = Host::start().await;
+    host.say(200, &host.document());
+    let site = host.site(1);
+    // Its connections stand in its queue, and nobody takes them.
+    let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = silent.local_addr().expect("an address").port();
+    let at = site.at(0);
+    let mut asking: JoinSet<_> = (0..20)
+        .map(|n| async move {
+            let id = format!("https://127.0.0.1:{port}/{n}.json");
+            get(at, &format!("/authorize?{}", query(&id, "http://localhost/callback", &[])), &[]).await.status
+        })
+        .collect();
+    // Those that found no place are told so; the others wait for the host.
+    for _ in 0..12 {
+        assert_eq!(asking.join_next().await.expect("twenty").expect("no panic"), 502);
+    }
+    let path = format!("/authorize?{}", query(&host.id(), "http://localhost:1/callback", &[]));
+    assert_eq!(get(at, &path, &[]).await.status, 303);
 }
 
 #[tokio::test]
