@@ -224,7 +224,9 @@ impl Account {
 
     /// Whether it may be forgotten: nobody has used it for `idle`, and the store knows all of it.
     pub fn is_idle(&self, now: Instant, idle: Duration) -> bool {
-        now.saturating_duration_since(self.ledger().used) >= idle
-            && !*self.settling.lock().expect("no holder of a flag panics")
+        let ledger = self.ledger();
+        let idle = now.saturating_duration_since(ledger.used) >= idle && ledger.is_even(&self.terms, now);
+        drop(ledger);
+        idle && !*self.settling.lock().expect("no holder of a flag panics")
     }
 }

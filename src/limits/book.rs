@@ -14,7 +14,8 @@ use tokio::time::Instant;
 
 /// Budgets, and accounts, that are kept: more callers than that at a time are forgotten sooner than they should.
 const MOST: usize = 50_000;
-const IDLE: Duration = Duration::from_secs(300);
+/// What nobody has used for so long is forgotten.
+pub(super) const IDLE: Duration = Duration::from_secs(300);
 /// Where there are too many.
 const IDLE_IF_FULL: Duration = Duration::from_secs(1);
 /// How often those that are idle are looked for.

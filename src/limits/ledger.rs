@@ -1,6 +1,7 @@
 //! One limit as one pod keeps it between two questions to the store: what it has admitted on account, what it may yet, and
 //! when there is more. Arithmetic alone, told what time it is; it asks nobody.
 
+use super::book::IDLE;
 use crate::store::Rate;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -70,12 +71,14 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// A limit of which nothing is known: a share of its burst is lent.
+    /// A limit of which nothing is known: a share of its burst is lent, unless it may be one that was used up and forgotten here
+    /// before it had come back, which the store knows.
     pub fn new(terms: &Terms, now: Instant) -> Ledger {
         let left = i64::from(terms.burst);
+        let lent = terms.returns && terms.every.saturating_mul(terms.burst) <= IDLE;
         Ledger {
             owed: 0,
-            credit: left / i64::from(terms.share),
+            credit: if lent { left / i64::from(terms.share) } else { 0 },
             dry: None,
             asked: 0,
             wanted: 0,
@@ -151,6 +154,12 @@ impl Ledger {
         self.asked == 0 && (self.owed <= 0 || self.dry.is_some())
     }
 
+    /// Whether nothing is lost where it is forgotten: there may be more to be had, and what was not told is back by itself.
+    pub fn is_even(&self, terms: &Terms, now: Instant) -> bool {
+        let back = terms.every.saturating_mul(self.owed());
+        self.dry.is_none_or(|dry| now.saturating_duration_since(dry) >= back && now >= dry)
+    }
+
     pub fn dry_until(&self) -> Option<Instant> {
         self.dry
     }
@@ -224,6 +233,34 @@ mod tests {
         ledger.begin(now);
         ledger.charged(&TERMS, Charged { granted: 13, left: 37, dry: None }, now);
         assert_eq!(yes(&mut ledger, now), 10);
+    }
+
+    #[test]
+    fn a_limit_that_comes_back_slowly_lends_nothing_before_the_store_was_asked() {
+        let now = Instant::now();
+        let slow = Terms { every: Duration::from_secs(36), burst: 100, ..TERMS };
+        let day = Terms { returns: false, ..TERMS };
+        for terms in [slow, day] {
+            let mut ledger = Ledger::new(&terms, now);
+            assert_eq!(ledger.ask(&terms, 1, now), Verdict::Unsure);
+            ledger.begin(now);
+            ledger.charged(&terms, Charged { granted: 1, left: 40, dry: None }, now);
+            assert_eq!(ledger.ask(&terms, 1, now), Verdict::Yes);
+        }
+    }
+
+    #[test]
+    fn what_is_dry_or_owes_is_not_forgotten_before_it_has_come_back() {
+        let now = Instant::now();
+        let mut ledger = Ledger::new(&TERMS, now);
+        assert!(ledger.is_even(&TERMS, now));
+        yes(&mut ledger, now);
+        ledger.begin(now);
+        ledger.charged(&TERMS, Charged { granted: 10, left: 0, dry: Some(Duration::from_secs(9)) }, now);
+        assert!(!ledger.is_even(&TERMS, now + Duration::from_millis(8999)));
+        // Two are owed.
+        assert!(!ledger.is_even(&TERMS, now + Duration::from_millis(9039)));
+        assert!(ledger.is_even(&TERMS, now + Duration::from_millis(9040)));
     }
 
     #[test]

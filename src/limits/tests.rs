@@ -150,6 +150,37 @@ async fn a_quota_of_a_day_is_one_over_all_pods() {
     assert!(ask(&pods[0], &who("t", "b"), Class::List).await.is_ok(), "calls alone are counted");
 }
 
+#[tokio::test]
+async fn what_was_used_up_is_not_lent_anew_to_one_who_comes_back_after_a_while() {
+    let slow = Paces { all: Some(Pace { every: Duration::from_secs(3600), burst: 8 }), ..Paces::default() };
+    let quotas = Most { principal: Some(8), tenant: None };
+    let settings =
+        [Settings { principal: slow, ..Settings::default() }, Settings { quotas, ..Settings::default() }];
+    for settings in settings.into_iter().flat_map(|one| [Settings { shared: true, ..one.clone() }, one]) {
+        let settlement = Arc::new(Settlement {
+            store: Arc::new(Memory::new(1 << 20)),
+            tasks: TaskTracker::new(),
+            outage: settings.outage,
+            mode: Mode::default(),
+        });
+        let (book, begun) = (Book::default(), Instant::now());
+        let ask = async |subject: &str, after| {
+            let budget = book.budget(&settings, &who("t", subject), &"".into(), begun + after);
+            budget.ask(&settlement, Asked::one(Class::Call)).await.is_ok()
+        };
+        for _ in 0..8 {
+            assert!(ask("a", Duration::ZERO).await);
+        }
+        assert!(!ask("a", Duration::ZERO).await);
+        for n in 1..4 {
+            let after = Duration::from_secs(301) * n;
+            // Whoever else comes has those who were idle forgotten.
+            assert!(ask(&n.to_string(), after).await);
+            assert!(!ask("a", after).await, "{n}: {settings:?}");
+        }
+    }
+}
+
 /// A store that does not answer.
 struct Away(Memory);
 
