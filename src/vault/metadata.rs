@@ -168,7 +168,7 @@ fn own_issuer(url: &Url) -> String {
 }
 
 /// Whether a resource identifier is of this server: its URL, or what that lies under (RFC 9728 3.3).
-fn is_of(resource: &str, url: &Url) -> bool {
+pub(super) fn is_of(resource: &str, url: &Url) -> bool {
     let Ok(resource) = Url::parse(resource) else { return false };
     if resource.origin() != url.origin() || resource.fragment().is_some() || !resource.username().is_empty() {
         return false;

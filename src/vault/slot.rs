@@ -25,6 +25,8 @@ const LEASED: Duration = Duration::from_secs(20);
 /// How long a call waits for a renewal, and how often it looks.
 const PATIENCE: Duration = Duration::from_secs(25);
 const LOOK: Duration = Duration::from_millis(60);
+/// For how long a renewed credential is offered to a store that does not take it.
+const KEPT: Duration = Duration::from_secs(600);
 
 /// One credential's place.
 #[derive(Clone, Debug)]
@@ -101,9 +103,18 @@ impl Shared {
             match outcome {
                 Ok(next) => {
                     let next = Arc::new(next);
-                    // What was written meanwhile by others, or taken away by its owner, counts.
-                    if self.commit(slot, ours, self.writes(slot, &next)).await? {
-                        return Ok(next);
+                    let sure = if next.refresh.is_some() { Sure::Replicas } else { Sure::Master };
+                    match self.commit_as(slot, ours, self.writes(slot, &next), sure).await {
+                        Ok(true) => return Ok(next),
+                        // What was written meanwhile by others, or taken away by its owner, counts.
+                        Ok(false) => {}
+                        Err(_) => {
+                            // What it was renewed by may be used up: this one is the only one.
+                            if let Some(was) = sealed {
+                                self.keep(slot.clone(), was, next.clone());
+                            }
+                            return Ok(next);
+                        }
                     }
                 }
                 Err(Fruitless { lack, void }) => {
@@ -118,6 +129,23 @@ impl Shared {
             }
         }
         Err(Lack::Unreachable("the credential was not renewed in time".into()))
+    }
+
+    /// Holds `next` in place of `was` as soon as the store takes it, unless something else is held by then. It does not matter
+    /// who has the lease: with `was` they renew nothing.
+    fn keep(self: &Arc<Self>, slot: Slot, was: Bytes, next: Arc<Held>) {
+        let (shared, until) = (self.clone(), Instant::now() + KEPT);
+        tokio::spawn(async move {
+            while Instant::now() < until {
+                sleep(LOOK).await;
+                let checks = vec![(slot.key.clone(), Check::field(SEALED, was.clone()))];
+                let writes = shared.writes(&slot, &next);
+                if shared.commit_as(&slot, checks, writes, Sure::Replicas).await.is_ok() {
+                    return;
+                }
+            }
+            tracing::warn!(key = ?slot.key, "a renewed credential is lost, for the store did not take it");
+        });
     }
 
     /// Holds a credential from now on, whatever was held.
@@ -149,8 +177,18 @@ impl Shared {
         checks: Vec<(Key, Check)>,
         writes: impl IntoIterator<Item = Write>,
     ) -> Result<bool, Lack> {
+        self.commit_as(slot, checks, writes, Sure::Master).await
+    }
+
+    async fn commit_as(
+        &self,
+        slot: &Slot,
+        checks: Vec<(Key, Check)>,
+        writes: impl IntoIterator<Item = Write>,
+        sure: Sure,
+    ) -> Result<bool, Lack> {
         let writes = writes.into_iter().map(|write| (slot.key.clone(), write)).collect();
-        match self.store.commit(checks, writes, Sure::Master).await {
+        match self.store.commit(checks, writes, sure).await {
             Ok(commit) => Ok(matches!(commit, Commit::Done(_))),
             Err(_) => Err(Lack::StoreAway),
         }
@@ -214,3 +252,6 @@ fn random() -> u64 {
 pub(super) fn hidden(text: &str) -> String {
     digest_text(text.as_bytes())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! What is configured of an upstream's credential, made ready for use.
 
-use super::held::Sealable;
-use super::metadata::Server;
+use super::held::{Held, Sealable};
+use super::metadata::{Server, is_of};
 use super::token::{Client, Method, Signer};
 use crate::config::{Algorithm, ClientAuth, Credential, CredentialKind};
 use crate::egress::Named;
@@ -85,6 +85,15 @@ impl Spec {
         }
     }
 
+    /// Whether what was given to a caller is for this upstream as it is configured now, and from the authorisation server that
+    /// the configuration names.
+    pub(super) fn takes(&self, held: &Held) -> bool {
+        let resource = held.resource.as_deref();
+        let here = resource
+            .is_some_and(|resource| self.resource.as_deref() == Some(resource) || is_of(resource, &self.url));
+        here && self.issuer.as_ref().is_none_or(|issuer| *issuer == held.issuer)
+    }
+
     /// What tells this configuration of a credential from another: with another, what was given for this one does not do.
     pub(super) fn mark(&self) -> String {
         let client = self.client.as_ref().map(|client| &client.id);
@@ -157,5 +166,49 @@ impl std::fmt::Debug for Spec {
             .field("upstream", &self.upstream)
             .field("kind", &self.kind)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::held::Source;
+    use super::super::token::Given;
+    use super::*;
+    use serde_json::json;
+
+    fn spec(url: &str, auth: serde_json::Value) -> Spec {
+        let auth: Credential = serde_json::from_value(auth).unwrap();
+        Spec::of(UpstreamId::new("up").unwrap(), url, &auth).unwrap()
+    }
+
+    #[test]
+    fn an_account_is_for_the_server_that_it_was_connected_for_alone() {
+        let given: Given = serde_json::from_str(r#"{"access_token":"a","token_type":"bearer"}"#).unwrap();
+        let held = Held::of(
+            given,
+            Source {
+                issuer: "https://as.example".into(),
+                endpoint: "https://as.example/token".into(),
+                revocation: None,
+                client: Client { id: "c".into(), secret: None, method: Method::None, signer: None },
+                resource: Some("https://up.example/mcp".into()),
+                scopes: Vec::new(),
+            },
+        );
+        let other = "https://other.example/mcp";
+        for (url, auth, want) in [
+            ("https://up.example/mcp", json!({}), true),
+            ("https://up.example/mcp/", json!({}), true),
+            (other, json!({}), false),
+            ("http://up.example/mcp", json!({}), false),
+            ("https://up.example/else", json!({}), false),
+            (other, json!({"resource": "https://up.example/mcp"}), true),
+            ("https://up.example/mcp", json!({"issuer": "https://as.example"}), true),
+            ("https://up.example/mcp", json!({"issuer": "https://as.other.example"}), false),
+        ] {
+            let mut auth = auth;
+            auth["kind"] = json!("oauth");
+            assert_eq!(spec(url, auth.clone()).takes(&held), want, "{url} {auth}");
+        }
     }
 }

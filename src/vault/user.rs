@@ -57,6 +57,13 @@ impl Account {
         }
     }
 
+    /// What is held, where it was given for this server: under its id there may have been another, and whoever connected an
+    /// account there did not mean it for this one.
+    async fn held(&self, slot: &Slot) -> Result<Option<Arc<Held>>, Lack> {
+        let held = self.shared.held(slot).await.map_err(|_| Lack::StoreAway)?;
+        Ok(held.filter(|held| self.spec.takes(held)))
+    }
+
     /// Connecting is the caller's to do, for this token is refused, or there is none.
     fn to_connect(&self, slot: &Slot, refused: Option<u64>, link: Link) -> Lack {
         self.shared.wanted.insert(slot.key.clone(), Wanted { link: link.clone(), refused });
@@ -94,6 +101,8 @@ impl Account {
                 // One link for all who waited would be used up by the first.
                 Err(self.lack(self.asked_for(&slot)))
             }
+            // Another pod, of another configuration, has renewed it.
+            Ok(held) if !self.spec.takes(&held) => Err(self.lack(self.asked_for(&slot))),
             renewed => renewed,
         }
     }
@@ -114,7 +123,7 @@ impl Bearing for Account {
     fn token(self: Arc<Self>) -> BoxFuture<'static, Result<Option<Token>, Lack>> {
         async move {
             let slot = self.slot();
-            let held = self.shared.held(&slot).await.map_err(|_| Lack::StoreAway)?;
+            let held = self.held(&slot).await?;
             let mark = held.as_ref().map(|held| held.mark);
             if let Some(wanted) = self.shared.wanted.get(&slot.key).filter(|wanted| wanted.refused == mark) {
                 // It need not be told again that another is needed.
@@ -140,7 +149,7 @@ impl Bearing for Account {
             let Some(used) = refusal.used else {
                 return Err(self.to_connect(&slot, None, self.wanted(&challenge, &[])));
             };
-            let held = self.shared.held(&slot).await.map_err(|_| Lack::StoreAway)?;
+            let held = self.held(&slot).await?;
             let Some(held) = held else {
                 return Err(self.to_connect(&slot, None, self.wanted(&challenge, &[])));
             };
@@ -177,6 +186,9 @@ impl Renewal for Account {
             let connect = || Fruitless { lack: account.lack(Link::to(&account.spec.upstream)), void: true };
             // It was disconnected meanwhile.
             let Some(was) = was else { return Err(connect()) };
+            if !account.spec.takes(&was) {
+                return Err(Fruitless { void: false, ..connect() });
+            }
             let upstream = &account.spec.upstream;
             match account.refresh(&was).await {
                 Ok(held) => Ok(held),
