@@ -1,7 +1,7 @@
 //! Approvals of calls by the user: asked for where the client can be asked, bound to principal, profile, tool and arguments,
 //! good once and for a while. What travels meanwhile is sealed.
 
-use super::pins::canonical;
+use super::arguments::told_apart;
 use crate::mcp::{
     Ask, Call, Event, Fault, InputRequired, Outcome, Reason, Reply, Resume, Ruling, SessionId, UpstreamId,
 };
@@ -67,7 +67,8 @@ pub(super) enum Next {
 pub(super) struct Granted {
     approvals: Arc<Approvals>,
     bound: Vec<u8>,
-    ticket: (u64, String, String),
+    /// Until when at least, and of which arguments.
+    ticket: (u64, String),
 }
 
 impl Approvals {
@@ -127,14 +128,11 @@ impl Approvals {
         asked: &Asked<'_>,
     ) -> Next {
         let Ticket { until, hash, once, given } = ticket;
-        let granted = Granted { approvals: self.clone(), bound, ticket: (until, hash, once.clone()) };
-        if let Some(inner) = given {
-            return Next::Go(Box::new(continued(call, resume, inner)), granted);
-        }
-        if !accepts(&resume.answers, Some(QUESTION)) {
+        let granted = Granted { approvals: self.clone(), bound, ticket: (until, hash) };
+        if given.is_none() && !accepts(&resume.answers, Some(QUESTION)) {
             return Next::Answer(Reply::fault(Reason::Unapproved(Box::new(refused(asked.ruling)))));
         }
-        // Once, on whichever pod: an approval is for one call.
+        // Once, on whichever pod: an approval is for one call, and so is each round of it.
         let key = Key::new(format!("approved:{once}"), "");
         let life = Write::Live(self.life + Duration::from_secs(60));
         let writes = vec![(key.clone(), Write::set("by", asked.tool.to_owned())), (key.clone(), life)];
@@ -143,7 +141,11 @@ impl Approvals {
             Ok(Commit::Failed { .. }) => return Next::Answer(Reply::fault(Reason::BadState)),
             Err(_) => return Next::Answer(Reply::fault(Reason::StoreAway)),
         }
-        Next::Go(Box::new(plain(call)), granted)
+        let call = match given {
+            Some(inner) => continued(call, resume, inner),
+            None => plain(call),
+        };
+        Next::Go(Box::new(call), granted)
     }
 
     /// Takes what travels of ours out of a call that may be made as it is.
@@ -178,10 +180,11 @@ impl Granted {
             .state
             .as_ref()
             .map(|span| String::from_utf8_lossy(&asked.result.written(span)).into_owned());
-        let (until, hash, once) = self.ticket.clone();
+        let (until, hash) = self.ticket.clone();
         // The time for answers is that of the questions; the edge bounds it anew.
         let until = until.max(now() + self.approvals.life.as_secs());
-        let sealed = self.approvals.seal(&self.bound, &Ticket { until, hash, once, given: Some(inner) });
+        let sealed =
+            self.approvals.seal(&self.bound, &Ticket { until, hash, once: random(), given: Some(inner) });
         match asked.state.take() {
             Some(span) => asked.result.edit(span, json::quote(&sealed)),
             None => asked.result.insert_member(0, "requestState", json::quote(&sealed).as_bytes()),
@@ -317,12 +320,8 @@ fn bound(call: &Call, asked: &Asked<'_>) -> Vec<u8> {
 
 /// Of the arguments, in whatever order their keys stand.
 fn hash(params: &Params) -> String {
-    let arguments = params.arguments.as_ref().map(|span| params.raw.written(span));
-    let mut plain = String::new();
-    if let Some(value) = arguments.and_then(|text| serde_json::from_slice(&text).ok()) {
-        canonical(&value, &mut plain);
-    }
-    URL_SAFE_NO_PAD.encode(digest(&SHA256, plain.as_bytes()))
+    let arguments = params.arguments.as_ref().map(|span| told_apart(&params.raw.written(span)));
+    URL_SAFE_NO_PAD.encode(digest(&SHA256, &arguments.unwrap_or_default()))
 }
 
 fn random() -> String {

@@ -3,7 +3,10 @@
 
 use crate::config::{Condition, glob};
 use crate::wire::{Span, json};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
+use std::collections::HashSet;
+use std::fmt;
 
 /// Arguments that the gateway and a server may read differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -110,6 +113,90 @@ fn element(text: &[u8], at: u32, step: &str) -> Option<Span> {
     json::elements(text, at)?.into_iter().nth(index)
 }
 
+/// Whether all readers of a JSON text read the same: no key twice at any depth, no number beyond a double's range, no half of
+/// a surrogate pair. Some parsers refuse these, others go on with what they make of them.
+pub(super) fn one_meaning(text: &[u8]) -> bool {
+    serde_json::from_slice::<Plain>(text).is_ok()
+}
+
+/// A value that was looked at and dropped.
+struct Plain;
+
+impl<'de> Deserialize<'de> for Plain {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Plain, D::Error> {
+        deserializer.deserialize_any(Plain)
+    }
+}
+
+impl<'de> Visitor<'de> for Plain {
+    type Value = Plain;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON that means one thing")
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Plain, E> {
+        Ok(Plain)
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Plain, E> {
+        Ok(Plain)
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<Plain, E> {
+        Ok(Plain)
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Plain, E> {
+        Ok(Plain)
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<Plain, E> {
+        Ok(Plain)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Plain, E> {
+        Ok(Plain)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Plain, A::Error> {
+        while items.next_element::<Plain>()?.is_some() {}
+        Ok(Plain)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Plain, A::Error> {
+        let mut keys = HashSet::new();
+        while let Some((key, Plain)) = members.next_entry::<String, Plain>()? {
+            if !keys.insert(key) {
+                return Err(A::Error::custom("a key is given twice"));
+            }
+        }
+        Ok(Plain)
+    }
+}
+
+/// What is the same for the same arguments, in whatever order their keys stand, and for no others: the values as written.
+pub(super) fn told_apart(text: &[u8]) -> Vec<u8> {
+    let Ok(members) = json::lax_members(text, 0) else { return text.to_vec() };
+    let part = |from: u32, to: u32| text[from as usize..to as usize].trim_ascii_end();
+    let key = |m: &json::Member<'_>| {
+        let head = part(m.whole.start, m.value.start);
+        head.strip_suffix(b":").unwrap_or(head).trim_ascii_end()
+    };
+    let mut members: Vec<_> =
+        members.iter().map(|m| (key(m), &text[m.value.start as usize..m.value.end as usize])).collect();
+    members.sort_by_key(|(key, _)| *key);
+    let mut told = Vec::with_capacity(text.len());
+    told.push(b'{');
+    for (key, value) in members {
+        for piece in [key, b":", value, b","] {
+            told.extend_from_slice(piece);
+        }
+    }
+    told.push(b'}');
+    told
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,6 +231,45 @@ mod tests {
         for (pointer, want) in table {
             assert_eq!(shown(pointer), want.map(|want: Option<&str>| want.map(str::to_owned)), "{pointer}");
         }
+    }
+
+    #[test]
+    fn arguments_that_readers_read_differently_are_found_at_any_depth() {
+        for text in [
+            r#"{"x":1e999}"#,
+            r#"{"x":["\ud800"]}"#,
+            r#"{"\udc00":1}"#,
+            r#"{"x":[{"a":1,"a":2}]}"#,
+            r#"{"x":{"a":1,"\u0061":2}}"#,
+        ] {
+            assert!(json::check(text.as_bytes(), 9).is_ok() && !one_meaning(text.as_bytes()), "{text}");
+        }
+        for text in
+            ["{}", "null", r#"{"a":[1,-2.5e3,184467440737095516160,"\ud83d\ude00é",null,true,{"a":{}}]}"#]
+        {
+            assert!(one_meaning(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_order_of_keys_makes_no_other_arguments_and_everything_else_does() {
+        let told = |text: &str| told_apart(text.as_bytes());
+        assert_eq!(told(r#"{"a":1,"b":"x:"}"#), told(r#"{ "b" : "x:" , "a":1 }"#));
+        let all = [
+            r#"{"path":"/a","x":1e999}"#,
+            r#"{"path":"/b","x":1e999}"#,
+            r#"{"path":"/a","x":"\ud800"}"#,
+            r#"{"path":"/a","x":"\ud801"}"#,
+            r#"{"n":184467440737095516160}"#,
+            r#"{"n":184467440737095516161}"#,
+            r#"{"a":1,"b":2}"#,
+            r#"{"a":2,"b":1}"#,
+            "{}",
+            "[]",
+            "null",
+        ];
+        let told: HashSet<_> = all.into_iter().map(told).collect();
+        assert_eq!(told.len(), all.len());
     }
 
     #[test]

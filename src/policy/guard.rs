@@ -2,6 +2,7 @@
 //! client calls a thing, it is judged by what it is. Where nothing is said of the upstream, there is no guard.
 
 use super::approval::{Approvals, Asked, Next, ask_first};
+use super::arguments::one_meaning;
 use super::parts::Seen;
 use super::pins::{Changed, Pins};
 use super::rules::Rule;
@@ -193,6 +194,10 @@ impl Inner {
             let Some(webhook) = &self.webhook else {
                 return Reply::fault(Reason::Refused(Box::new(ruling)));
             };
+            if webhook.wants_arguments() && arguments.as_deref().is_some_and(|text| !one_meaning(text)) {
+                let why = "arguments: a key is given twice, or a number or a string is out of range";
+                return Reply::fault(Reason::InvalidParams(why.into()));
+            }
             let rule = rule.map(|rule| &*rule.name);
             let (caller, upstream, hints) = (&call.caller, &self.upstream, tool.hints);
             let question = Question { caller, upstream, tool: &own, hints, arguments, rule };
@@ -269,20 +274,27 @@ impl Inner {
         kept.map_or(Ok(()), Err)
     }
 
-    /// As [`Inner::kept_from`], of what a completion speaks of.
+    /// As [`Inner::kept_from`], of what a completion speaks of. Its `type` says what that is, and nothing else may say another.
     fn kept_reference(&self, call: &Call) -> Option<Reason> {
+        if !self.said.parts.concern(Kind::Prompt) && !self.said.parts.concern(Kind::Template) {
+            return None;
+        }
         let at = call.params.reference.as_ref()?;
         let text = call.params.raw.text();
-        let members = json::lax_members(text, at.start).ok()?;
+        let members = json::lax_members(text, at.start).unwrap_or_default();
         let field = |key: &str| members.iter().find(|m| m.is(key)).map(|m| m.value.clone());
         let own = |key: &str| call.params.written(&field(key));
         let seen =
             |key: &str| call.params.string(&field(key)).map(|seen| seen.into_owned()).unwrap_or_default();
-        if let Some(name) = own("name") {
-            return self.kept_from(&call.caller, Kind::Prompt, &name, || Reason::UnknownPrompt(seen("name")));
+        match (own("type").as_deref(), own("name"), own("uri")) {
+            (Some("ref/prompt"), Some(name), None) if field("uri").is_none() => {
+                self.kept_from(&call.caller, Kind::Prompt, &name, || Reason::UnknownPrompt(seen("name")))
+            }
+            (Some("ref/resource"), None, Some(uri)) if field("name").is_none() => {
+                self.kept_from(&call.caller, Kind::Template, &uri, || Reason::UnknownResource(seen("uri")))
+            }
+            _ => Some(Reason::InvalidParams("ref must name a prompt or a resource template".into())),
         }
-        let uri = own("uri")?;
-        self.kept_from(&call.caller, Kind::Template, &uri, || Reason::UnknownResource(seen("uri")))
     }
 
     /// A standing call without the URIs that are not for this caller.

@@ -128,6 +128,18 @@ async fn what_claims_or_tenant_refuse_is_neither_listed_nor_known_by_any_way() {
         (Method::Complete, r#"{"ref":{"type":"ref/prompt","name":"ops"},"argument":{}}"#, "unknown_prompt"),
         (Method::Complete, r#"{"ref":{"type":"ref/resource","uri":"x:ops/{k}"}}"#, "unknown_resource"),
     ];
+    // Neither kind stands in for the other, whatever else a reference bears.
+    for sly in [
+        r#"{"ref":{"type":"ref/resource","uri":"x:ops/{k}","name":"all"}}"#,
+        r#"{"ref":{"type":"ref/prompt","name":"ops","uri":"x:all"}}"#,
+        r#"{"ref":{"type":"ref/resource","uri":"x:ops/{k}","name":7}}"#,
+        r#"{"ref":{"type":"ref/other","uri":"x:ops/{k}"}}"#,
+        r#"{"ref":{"uri":"x:ops/{k}"}}"#,
+        r#"{"ref":"x:ops/{k}"}"#,
+    ] {
+        let refused = guarded.reason(&eng, Method::Complete, sly).await;
+        assert_eq!(refused.as_ref().map(Reason::word), Some("invalid_params"), "{sly}");
+    }
     for (method, params, want) in table {
         let refused = guarded.reason(&eng, method.clone(), params).await;
         assert_eq!(refused.as_ref().map(Reason::word), Some(want), "{params}");

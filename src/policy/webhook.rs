@@ -86,9 +86,7 @@ impl Webhook {
 
     /// What it says of a call; what was chosen for where it says nothing.
     pub(super) async fn ask(&self, question: Question<'_>) -> (Verdict, Ruling) {
-        let body = self.body(&question);
-        let mut plain = String::new();
-        canonical(&body, &mut plain);
+        let plain = self.body(&question);
         let mut key = [0; 32];
         key.copy_from_slice(digest(&SHA256, plain.as_bytes()).as_ref());
         let count = |outcome| metrics().policy_webhook.with_label_values(&[outcome]).inc();
@@ -145,10 +143,15 @@ impl Webhook {
         serde_json::from_slice(&answer.body).map_err(|_| "its answer is not a decision")
     }
 
-    fn body(&self, question: &Question<'_>) -> Value {
+    /// Whether it is shown the arguments of calls, which then must mean one thing.
+    pub(super) fn wants_arguments(&self) -> bool {
+        self.arguments
+    }
+
+    fn body(&self, question: &Question<'_>) -> String {
         let access = &question.caller.access;
         let hints = &question.hints;
-        let mut body = json!({
+        let body: Value = json!({
             "version": 1,
             "principal": {
                 "tenant": *access.principal.tenant,
@@ -168,11 +171,17 @@ impl Webhook {
                 "openWorld": hints.open_world,
             },
         });
+        let mut plain = String::new();
+        canonical(&body, &mut plain);
         if self.arguments {
-            let arguments = question.arguments.as_ref().and_then(|text| serde_json::from_slice(text).ok());
-            body["arguments"] = arguments.unwrap_or_else(|| json!({}));
+            // As they go upstream, to the byte: what is judged is what is called.
+            let arguments = question.arguments.as_deref().map(String::from_utf8_lossy);
+            plain.pop();
+            plain.push_str(",\"arguments\":");
+            plain.push_str(arguments.as_deref().unwrap_or("{}"));
+            plain.push('}');
         }
-        body
+        plain
     }
 }
 

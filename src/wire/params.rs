@@ -53,6 +53,10 @@ const KEYS: [&str; 12] = [
     "progressToken",
     "taskId",
 ];
+/// Keys of `ref` and of `notifications`, by which it is decided what a caller may speak of.
+const REF_KEYS: [&str; 3] = ["type", "name", "uri"];
+const FILTER_KEYS: [&str; 4] =
+    ["toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions"];
 
 impl Params {
     /// A message without params. They are written as `{}`, which every method takes for none.
@@ -111,6 +115,15 @@ impl Params {
                 }
                 4 if p.meta.is_none() => p.meta = Meta::at(whole, m.value.clone(), rule, base, outline)?,
                 4 => {}
+                7 => {
+                    one_meaning(whole, &m.value, rule, &REF_KEYS).map_err(|why| format!("ref: {why}"))?;
+                    first(&mut p.reference, value);
+                }
+                8 => {
+                    one_meaning(whole, &m.value, rule, &FILTER_KEYS)
+                        .map_err(|why| format!("notifications: {why}"))?;
+                    first(&mut p.filter, value);
+                }
                 n => first(p.slot(n), value),
             }
         }
@@ -126,8 +139,6 @@ impl Fields {
             2 => &mut self.cursor,
             5 => &mut self.state,
             6 => &mut self.answers,
-            7 => &mut self.reference,
-            8 => &mut self.filter,
             9 => &mut self.request_id,
             10 => &mut self.progress_token,
             _ => &mut self.task_id,
@@ -205,6 +216,18 @@ impl Params {
     }
 }
 
+/// Refuses a client's object in which two readers could read two things.
+fn one_meaning(text: &[u8], span: &Span, rule: Rule, keys: &[&str]) -> Result<(), String> {
+    if rule == Rule::Lax || text[span.start as usize] != b'{' {
+        return Ok(());
+    }
+    let members = rule.members(text, span.start, &mut Outline::none()).map_err(|e| e.to_string())?;
+    match rule.variant(&members, keys) {
+        Some(key) => Err(format!("a key that differs from \"{key}\" by case")),
+        None => Ok(()),
+    }
+}
+
 fn first(slot: &mut Option<Span>, value: Span) {
     if slot.is_none() {
         *slot = Some(value);
@@ -231,6 +254,32 @@ mod tests {
             p.raw.to_bytes(),
             r#"{"arguments":{"name":"no"},"name":"b","_meta":{"k":1,"progressToken":7,"x":[ ]}}"#
         );
+    }
+
+    #[test]
+    fn what_a_caller_may_speak_of_has_one_meaning() {
+        let read = |params: &str| {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{params}}}"#);
+            crate::wire::envelope::read(text.into(), 9).map(drop).map_err(|refused| refused.code)
+        };
+        for twice in [
+            r#"{"ref":{"type":"ref/prompt","name":"a","name":"b"}}"#,
+            r#"{"ref":{"type":"ref/prompt","type":"ref/resource"}}"#,
+            r#"{"ref":{"uri":"x:1","ur\u0069":"x:2"}}"#,
+            r#"{"ref":{"uri":"x:1","URI":"x:2"}}"#,
+            r#"{"notifications":{"resourceSubscriptions":[],"resourceSubscriptions":["x:1"]}}"#,
+            r#"{"notifications":{"ResourceSubscriptions":["x:1"]}}"#,
+        ] {
+            assert_eq!(read(twice), Err(-32600), "{twice}");
+        }
+        for once in [
+            r#"{"ref":{"type":"ref/prompt","name":"a","title":"A","own":{"a":1,"a":2}}}"#,
+            r#"{"ref":7,"notifications":null}"#,
+            r#"{"notifications":{"resourceSubscriptions":["x:1"],"own":true}}"#,
+            r#"{"arguments":{"ref":{"a":1,"a":2}}}"#,
+        ] {
+            assert_eq!(read(once), Ok(()), "{once}");
+        }
     }
 
     #[test]

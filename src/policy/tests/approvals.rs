@@ -90,6 +90,27 @@ async fn a_modern_user_approves_one_call_once_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn an_approval_of_arguments_that_no_parser_takes_is_for_them_alone() {
+    let guarded = guarded();
+    let ann = modern(&access("a", "", json!({})), elicits());
+    let write = |path: &str| format!(r#"{{"name":"write","arguments":{{"path":"{path}","x":"\ud800"}}}}"#);
+    let asked = guarded.outcome(&ann, Method::ToolsCall, &write("p")).await;
+    let state = state_of(&asked);
+    let retried = |path: &'static str| {
+        let answers = yes();
+        let params = write(path);
+        let head = params.strip_suffix('}').unwrap();
+        let params = format!(r#"{head},"requestState":"sealed","inputResponses":{answers}}}"#);
+        let upstream = UpstreamId::new("up").unwrap();
+        let resume = Resume { upstream, state: Some(state.clone()), answers: Raw::of(&answers) };
+        Call { resume: Some(Arc::new(resume)), ..call(&ann, Method::ToolsCall, &params) }
+    };
+    let other = guarded.guard.call(retried("/etc/passwd")).await.outcome().await;
+    assert_eq!(word(&other), "bad_state");
+    assert_eq!(word(&guarded.guard.call(retried("p")).await.outcome().await), "ok");
+}
+
+#[tokio::test]
 async fn who_cannot_be_asked_is_told_what_to_do() {
     let guarded = guarded();
     let ann = access("a", "", json!({}));
@@ -160,4 +181,8 @@ async fn what_the_server_asks_in_an_approved_call_goes_on_under_the_same_approva
         Outcome::Result(result) => assert_eq!(result.read::<Value>().unwrap()["got"], "own"),
         other => panic!("{other:?}"),
     }
+    guarded.up.forget();
+    let again = retry(&guarded, &ann, WRITE, &state, json!({"q": {"x": 1}})).await;
+    assert_eq!(word(&again), "bad_state", "each round is for once");
+    assert!(guarded.up.calls().is_empty());
 }

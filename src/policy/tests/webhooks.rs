@@ -99,6 +99,27 @@ async fn with_arguments_each_call_is_a_question_of_its_own() {
 }
 
 #[tokio::test]
+async fn what_it_is_shown_is_what_is_called_and_what_it_could_not_read_is_refused() {
+    let deciding = decider(Some(r#"{"decision":"allow"}"#)).await;
+    let guarded = asking(&deciding.url, json!({"arguments": true, "on_failure": "allow"}));
+    let ann = access("acme", "", json!({}));
+    for arguments in [
+        r#"{"path":"/etc/passwd","x":1e999}"#,
+        r#"{"path":"/etc/passwd","x":"\ud800"}"#,
+        r#"{"at":{"path":"/w","path":"/etc/passwd"}}"#,
+    ] {
+        let params = format!(r#"{{"name":"write","arguments":{arguments}}}"#);
+        let word = guarded.reason(&ann, Method::ToolsCall, &params).await.map(|reason| reason.word());
+        assert_eq!(word, Some("invalid_params"), "{arguments}");
+    }
+    assert!(deciding.asked.lock().unwrap().is_empty());
+    let large = r#"{"name":"write","arguments":{"n":184467440737095516161,"f":1.0}}"#;
+    assert!(guarded.reason(&ann, Method::ToolsCall, large).await.is_none());
+    let asked = deciding.asked.lock().unwrap().clone();
+    assert!(asked[0].contains(r#""arguments":{"n":184467440737095516161,"f":1.0}"#), "{}", asked[0]);
+}
+
+#[tokio::test]
 async fn where_it_does_not_answer_the_operators_choice_holds() {
     let silent = decider(None).await;
     let ann = access("", "", json!({}));
