@@ -4,6 +4,7 @@
 use super::who::Who;
 use crate::config::{self, glob};
 use crate::mcp::{Kind, Scopes};
+use url::Url;
 
 /// What is said of the parts of one upstream in one profile.
 pub(super) struct Parts {
@@ -97,17 +98,15 @@ impl Parts {
 
     /// How a thing stands to a caller. `met`: as [`Parts::met`] said.
     pub(super) fn see(&self, kind: Kind, name: &str, met: &[bool]) -> Seen {
-        let full;
-        let name = match kind {
-            Kind::Tool | Kind::Prompt if self.concern(kind) => {
-                full = format!("{}__{name}", self.upstream);
-                &full
-            }
-            _ => name,
+        let names = match kind {
+            _ if !self.concern(kind) => return Seen::Here,
+            Kind::Tool | Kind::Prompt => vec![format!("{}__{name}", self.upstream)],
+            Kind::Resource | Kind::Template => spellings(name),
         };
         let mut lacks: Option<Vec<&str>> = None;
         for (part, met) in self.parts.iter().zip(met) {
-            let named = || part.patterns(kind).iter().any(|pattern| glob::matches(pattern, name));
+            let is = |pattern: &String| names.iter().any(|name| glob::matches(pattern, name));
+            let named = || part.patterns(kind).iter().any(is);
             match &part.needs {
                 Needs::Who(_) | Needs::Hidden(_) if !met && named() => return Seen::Hidden,
                 Needs::Scopes(scopes) if !met && named() => {
@@ -123,11 +122,100 @@ impl Parts {
     }
 }
 
+/// How often a URI may be decoded and still be what a server reads as another.
+const ROUNDS: usize = 3;
+
+/// A URI as it came, and as servers may read it: without dot segments, doubled slashes and its fragment, scheme and host in
+/// lower case, and decoded. What any of these is named by holds.
+fn spellings(uri: &str) -> Vec<String> {
+    let mut found = vec![uri.to_owned()];
+    for _ in 0..ROUNDS {
+        let last = found.last().map_or(uri, String::as_str);
+        let normal = Url::parse(last).map_or_else(|_| last.to_owned(), normal);
+        let plain = decoded(&normal);
+        let is_last = plain == *last;
+        found.extend([normal, plain]);
+        if is_last {
+            break;
+        }
+    }
+    found
+}
+
+fn normal(mut url: Url) -> String {
+    url.set_fragment(None);
+    if url.scheme() == "file" {
+        url.set_query(None);
+    }
+    if !url.cannot_be_a_base() && url.path().contains("//") {
+        let mut path = url.path().to_owned();
+        while path.contains("//") {
+            path = path.replace("//", "/");
+        }
+        url.set_path(&path);
+    }
+    url.into()
+}
+
+fn decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let digit = |at: usize| bytes.get(at).and_then(|byte| (*byte as char).to_digit(16));
+    let (mut plain, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while at < bytes.len() {
+        match (bytes[at], digit(at + 1), digit(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                plain.push((high << 4 | low) as u8);
+                at += 3;
+            }
+            (byte, ..) => {
+                plain.push(byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::who::tests::access;
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn no_other_spelling_of_a_uri_leads_around_what_is_said_of_it() {
+        let profile: config::Profile = serde_json::from_value(json!({
+            "only": [{"resources": ["file:///etc/*", "https://a.example/my notes/*", "x:ops*"], "tenants": ["acme"]}],
+        }))
+        .unwrap();
+        let parts = Parts::of(&profile, "up");
+        let met = parts.met(&access("", "", json!({})));
+        let seen = |uri: &str| parts.see(Kind::Resource, uri, &met);
+        for hidden in [
+            "file:///etc/passwd",
+            "file:///tmp/../etc/passwd",
+            "file:///tmp/%2e%2E/etc/passwd",
+            "file:///tmp/..%2fetc%2fpasswd",
+            "file:///%65tc/passwd",
+            "file:///%2565tc/passwd",
+            "FILE:///etc/passwd",
+            "file://localhost/etc/passwd",
+            "file:/etc/passwd",
+            "file:////etc//passwd",
+            "file:///etc\\passwd",
+            " file:///etc/passwd",
+            "https://A.example:443/my%20notes/1",
+            "x:op%73",
+            "X:ops/1",
+        ] {
+            assert_eq!(seen(hidden), Seen::Hidden, "{hidden}");
+        }
+        for here in
+            ["file:///tmp/etc/passwd", "file:///etc", "https://b.example/my notes/1", "x:all", "%", "x:%zz"]
+        {
+            assert_eq!(seen(here), Seen::Here, "{here}");
+        }
+    }
 
     #[test]
     fn what_claims_refuse_is_hidden_and_what_a_scope_lacks_is_told() {
