@@ -16,7 +16,7 @@ mod who;
 pub use door::{Admission, Door};
 pub use pins::{Pinned, accept, remembered};
 
-use crate::config::{self, DEFAULT_PROFILE, Pin};
+use crate::config::{self, CredentialKind, DEFAULT_PROFILE, Pin};
 use crate::egress::Egress;
 use crate::mcp::Backend;
 use crate::sealing::Keyring;
@@ -74,6 +74,7 @@ impl Policy {
             parts: Parts::of(profile, &id),
             rules: Rules::of(&self.config, name, &id),
             overrides: Overrides::of(upstream),
+            connects: upstream.auth.kind == CredentialKind::Oauth,
         };
         if said.parts.is_empty()
             && said.rules.is_idle()

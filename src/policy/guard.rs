@@ -10,8 +10,8 @@ use super::view::{Said, Standing, View};
 use super::webhook::{Question, Webhook};
 use crate::config::{Pin, Verdict};
 use crate::mcp::{
-    About, Access, Age, Backend, Call, Caller, Fault, Kind, Listing, Note, Reason, Reply, Ruling, Session,
-    Track, UpstreamId,
+    About, Access, Age, Backend, CONNECT_TOOL, Call, Caller, Fault, Kind, Listing, Note, Reason, Reply,
+    Ruling, Session, Track, UpstreamId,
 };
 use crate::telemetry::metrics;
 use crate::wire::params::Params;
@@ -132,7 +132,7 @@ impl Inner {
         Ok(self.view(&caller.access, &of, &refused))
     }
 
-    /// The view in which a tool is. A tool that is not listed is not called: nothing is known of it that policy could go by.
+    /// The view in which a tool is, or in which there is nothing but where the caller connects their account. A tool that is not listed is not called: nothing is known of it that policy could go by.
     async fn find(
         &self,
         backend: &dyn Backend,
@@ -148,13 +148,17 @@ impl Inner {
         if view.tool(tool).is_some() {
             return Ok(Some(view));
         }
-        let key = caller.session.key().clone();
-        if self.asked.contains_key(&key) {
-            return Ok(None);
+        // Who has to connect an account costs the upstream nothing, and may have done it by now.
+        if view.tool(CONNECT_TOOL).is_none() {
+            let key = caller.session.key().clone();
+            if self.asked.contains_key(&key) {
+                return Ok(None);
+            }
+            self.asked.insert(key, ());
         }
-        self.asked.insert(key, ());
         let view = self.listed(backend, caller, Age::Fresh).await?;
-        Ok(view.tool(tool).is_some().then_some(view))
+        let leads_on = view.tool(tool).is_some() || view.tool(CONNECT_TOOL).is_some();
+        Ok(leads_on.then_some(view))
     }
 
     async fn tool(self: Arc<Self>, backend: Arc<dyn Backend>, mut call: Call) -> Reply {
@@ -163,11 +167,23 @@ impl Inner {
         let (Some(seen), Some(own)) = names else {
             return Reply::fault(Reason::InvalidParams("name must be a string".into()));
         };
+        // The link's own: no rule and no pin speaks of it, only whether the caller may see it.
+        if own == CONNECT_TOOL && self.said.connects {
+            return self.connect(&*backend, call, seen).await;
+        }
         let view = match self.find(&*backend, &call.caller, &own).await {
             Ok(view) => view,
             Err(fault) => return Reply::fault(fault),
         };
-        let Some((view, tool)) = view.as_ref().and_then(|view| Some((view, view.tool(&own)?))) else {
+        let Some(view) = view else { return Reply::fault(Reason::UnknownTool(seen)) };
+        let Some(tool) = view.tool(&own) else {
+            // By that name, for the account may be connected by now: nothing else is let through unjudged.
+            if let Some(span) =
+                call.params.name.clone().filter(|_| self.said.connects && view.tool(CONNECT_TOOL).is_some())
+            {
+                call.params.set(&span, CONNECT_TOOL);
+                return self.connect(&*backend, call, seen).await;
+            }
             return Reply::fault(Reason::UnknownTool(seen));
         };
         if let Some(scopes) = &tool.lacks {
@@ -228,6 +244,14 @@ impl Inner {
                     }
                 }
             }
+        }
+    }
+
+    /// A call of the tool that says where to connect.
+    async fn connect(&self, backend: &dyn Backend, call: Call, seen: String) -> Reply {
+        match self.kept_from(&call.caller, Kind::Tool, CONNECT_TOOL, || Reason::UnknownTool(seen)) {
+            Some(reason) => Reply::fault(reason),
+            None => backend.call(call).await,
         }
     }
 

@@ -2,7 +2,7 @@
 //! changes what a tool says of itself (a description that instructs the model, another schema) is noticed.
 
 use crate::config::Pin;
-use crate::mcp::{Listing, StoreAway};
+use crate::mcp::{CONNECT_TOOL, Listing, StoreAway};
 use crate::store::{Check, Commit, Key, Store, StoreError, Sure, Write};
 use crate::telemetry::metrics;
 use crate::wire::{Raw, json};
@@ -65,8 +65,10 @@ impl Pins {
     /// cache, where nothing changed.
     pub(super) async fn judge(&self, listing: &Arc<Listing>) -> Result<Changed, StoreAway> {
         let before = self.known(listing);
+        // The link's own tool is no definition of the upstream's.
+        let theirs = listing.items().iter().filter(|item| &*item.name != CONNECT_TOOL);
         let seen: BTreeMap<&Arc<str>, String> =
-            listing.items().iter().map(|item| (&item.name, digest_of(&item.body))).collect();
+            theirs.map(|item| (&item.name, digest_of(&item.body))).collect();
         let mut changed = BTreeSet::new();
         let pinned = match self.remembered(&seen).await {
             Ok(pinned) => pinned,

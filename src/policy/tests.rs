@@ -264,6 +264,39 @@ async fn a_tool_that_changed_is_refused_until_it_is_accepted() {
 }
 
 #[tokio::test]
+async fn who_has_to_connect_an_account_is_led_there_whatever_the_rules_and_pins_say() {
+    let connect = |about: &str| format!(r#"{{"name":"plasm_connect","description":"{about}"}}"#);
+    let config = json!({
+        "policy": {"default": "deny", "rules": [{"name": "r", "tools": ["read"], "then": "allow"}]},
+        "profile": {"only": [{"tools": ["up__*"], "tenants": ["acme"]}]},
+        "upstream": {"pin": "refuse", "auth": {"kind": "oauth"}},
+    });
+    let guarded = Guarded::new(config);
+    let (ann, eve) = (access("acme", "", json!({})), access("other", "", json!({})));
+    for about in ["Connects", "Connects, as a newer version says it"] {
+        guarded.up.list_now(Kind::Tool, scripted::listing(Kind::Tool, &[&connect(about)]));
+        assert_eq!(guarded.names(&ann, Kind::Tool).await, ["plasm_connect"]);
+        assert!(guarded.names(&eve, Kind::Tool).await.is_empty());
+        guarded.up.forget();
+        for tool in ["plasm_connect", "write", "read"] {
+            let params = format!(r#"{{"name":"{tool}"}}"#);
+            assert!(guarded.reason(&ann, Method::ToolsCall, &params).await.is_none(), "{tool}");
+            // Nothing is made unjudged: the account may be connected by now.
+            assert_eq!(guarded.up.calls(), [(Method::ToolsCall, r#"{"name":"plasm_connect"}"#.to_owned())]);
+            let word = guarded.reason(&eve, Method::ToolsCall, &params).await.map(|reason| reason.word());
+            assert_eq!(word, Some("unknown_tool"), "{tool}");
+        }
+    }
+    // Connected: what is called is judged at once, and who asks again is told so by the link.
+    guarded.up.list_now(Kind::Tool, scripted::listing(Kind::Tool, &TOOLS));
+    for (tool, want) in [("read", None), ("write", Some("policy_denied")), ("plasm_connect", None)] {
+        let params = format!(r#"{{"name":"{tool}"}}"#);
+        let word = guarded.reason(&ann, Method::ToolsCall, &params).await.map(|reason| reason.word());
+        assert_eq!(word, want, "{tool}");
+    }
+}
+
+#[tokio::test]
 async fn where_nothing_is_said_there_is_no_guard() {
     let guarded = Guarded::new(json!({"profile": {"tenants": ["acme"], "scopes": {"required": ["a"]}}}));
     let up: Arc<dyn Backend> = guarded.up.clone();

@@ -14,6 +14,8 @@ pub(super) struct Said {
     pub(super) parts: Parts,
     pub(super) rules: Rules,
     pub(super) overrides: Overrides,
+    /// Whether its callers connect accounts of theirs.
+    pub(super) connects: bool,
 }
 
 /// A kind of caller: all for whom the same parts and rules are.
