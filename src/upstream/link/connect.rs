@@ -8,7 +8,7 @@ use crate::wire::{Raw, json};
 
 /// Whether this call of a tool is for the link itself.
 pub(super) fn is_asked_for(call: &Call) -> bool {
-    call.params.written(&call.params.name).is_some_and(|name| name == CONNECT_TOOL)
+    call.params.name().is_some_and(|name| name == CONNECT_TOOL)
 }
 
 fn is_to_connect<T>(outcome: &Result<T, Fault>) -> bool {
