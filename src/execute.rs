@@ -3,9 +3,11 @@
 
 pub mod canonical;
 pub mod catalog;
+pub mod fault;
 pub mod instant;
 pub mod language;
 pub mod names;
 pub mod plan;
+pub mod sources;
 pub mod symbols;
 pub mod teaching;

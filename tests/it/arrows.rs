@@ -26,7 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("relay", &["mcp", "sealing", "store", "telemetry", "upstream", "wire"]),
     ("federation", &["config", "mcp", "telemetry", "wire"]),
     ("policy", &["config", "egress", "mcp", "sealing", "store", "telemetry", "wire"]),
-    ("execute", &["config"]),
+    ("execute", &["config", "egress", "mcp", "sealing", "store", "telemetry", "wire"]),
     ("demo", &["mcp", "wire"]),
     (
         "edge",
@@ -57,6 +57,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "demo",
             "edge",
             "egress",
+            "execute",
             "federation",
             "lifecycle",
             "limits",
