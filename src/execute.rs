@@ -8,6 +8,7 @@ pub mod instant;
 pub mod language;
 pub mod names;
 pub mod plan;
+pub mod run;
 pub mod sources;
 pub mod symbols;
 pub mod teaching;

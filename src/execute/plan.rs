@@ -94,6 +94,12 @@ pub struct Node {
     /// Fields that no operation before it returns: fetched by `get`, one request a row.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fetched: Vec<String>,
+    /// The number of rows that a read stops at, as one more is not looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// The rows that a page of it should have, where the program says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_size: Option<u64>,
     pub card: Card,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<EffectClass>,

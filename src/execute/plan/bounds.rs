@@ -29,6 +29,8 @@ pub(super) fn settle(plan: &mut Plan, uses: &[Uses], scope: &Scope) {
 /// The columns of each node that something after it looks at.
 fn needed(plan: &Plan, uses: &[Uses]) -> Vec<BTreeSet<String>> {
     let mut needed: Vec<BTreeSet<String>> = vec![BTreeSet::new(); plan.nodes.len()];
+    // What a hop goes along stands in the entity's own row, whatever columns were kept of it.
+    let mut along: Vec<BTreeSet<String>> = vec![BTreeSet::new(); plan.nodes.len()];
     for root in &plan.roots {
         let node = &plan.nodes[root.node];
         // One row that is shown is shown whole; of many only what comes with them, unless columns are named.
@@ -46,8 +48,20 @@ fn needed(plan: &Plan, uses: &[Uses]) -> Vec<BTreeSet<String>> {
             wanted.extend(needed[node.id].iter().cloned());
         }
         let own = matches!(node.op, Op::Query | Op::Search | Op::Get | Op::Identity);
-        if let Some(input) = node.inputs.first().filter(|_| !own) {
-            needed[*input].extend(wanted);
+        let behind = std::mem::take(&mut along[node.id]);
+        match node.inputs.first().filter(|_| !own) {
+            Some(input) if passes || node.op == Op::Columns => {
+                needed[*input].extend(wanted);
+                along[*input].extend(behind);
+            }
+            Some(input) if node.op == Op::Hop => {
+                along[*input].extend(wanted);
+                needed[node.id].extend(behind);
+            }
+            input => {
+                needed[node.id].extend(behind);
+                input.into_iter().for_each(|input| needed[*input].extend(wanted.iter().cloned()));
+            }
         }
         if own || node.op == Op::Hop {
             // What a read's conditions look at stands in its own rows.

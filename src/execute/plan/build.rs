@@ -104,6 +104,8 @@ impl Builder<'_> {
             residual: Vec::new(),
             cols,
             fetched: Vec::new(),
+            limit: None,
+            page_size: None,
             card,
             effect: None,
             bounds: Bounds::default(),
@@ -265,6 +267,7 @@ impl Builder<'_> {
         uses.values.append(&mut own.values);
         node.partial = operation.as_ref().is_some_and(|operation| operation.coverage() == Coverage::Partial);
         let pages = operation.as_ref().and_then(|operation| operation.pages.size());
+        node.page_size = uses.page;
         uses.page = match (uses.page, pages) {
             (Some(wished), Some(_)) => Some(wished),
             (_, known) => known,
@@ -272,6 +275,7 @@ impl Builder<'_> {
         let stops = sorts.is_empty().then(|| steps.get(taken).map(|step| &step.kind)).flatten();
         if let Some(TypedKind::Limit(limit)) = stops {
             uses.limit = Some(*limit);
+            node.limit = Some(*limit);
         }
         let mut at = self.add(node, uses);
         for sort in sorts {
@@ -301,7 +305,14 @@ impl Builder<'_> {
         } else if found.embed.is_some() {
             uses.columns.insert(relation.to_owned());
         }
-        let (Some(query), Some(to)) = (&found.query, to) else { return Ok((self.add(node, uses), rest)) };
+        let (Some(query), Some(to)) = (&found.query, to) else {
+            // Fields of its rows are fetched one by one: of no more than are wanted.
+            if let Some(TypedKind::Limit(limit)) = rest.first().map(|step| &step.kind) {
+                uses.limit = Some(*limit);
+                node.limit = Some(*limit);
+            }
+            return Ok((self.add(node, uses), rest));
+        };
         for (arg, field) in found.bind.iter() {
             uses.columns.insert(field.clone());
             node.pushed.push(json!({ "arg": arg, "op": "=", "value": { "row": [field] } }));

@@ -1,0 +1,49 @@
+//! What is given of a root: its rows as lists of cells, with what its columns hold.
+
+use serde_json::Value as Json;
+
+use super::{
+    ColumnShown, Covered, Cursor, ReadFrom, RootRows, Shown,
+    table::{Output, Table, View},
+};
+use crate::execute::plan::Root;
+
+pub(super) fn root(root: usize, of: &Root, output: &Output) -> RootRows {
+    let rows = RootRows {
+        root,
+        label: of.label.clone(),
+        node: of.node,
+        result: Shown::Text(String::new()),
+        coverage: Covered::Complete,
+        next: None,
+        lossy: Vec::new(),
+    };
+    match output {
+        Output::Text(text) => RootRows { result: Shown::Text(text.clone()), ..rows },
+        Output::Table(table) => RootRows {
+            result: shown(table),
+            coverage: table.covered,
+            next: table
+                .next
+                .clone()
+                .map(|(node, place)| Cursor { roots: vec![root], read: Some(ReadFrom { node, place }) }),
+            lossy: lossy(table),
+            ..rows
+        },
+    }
+}
+
+fn shown(table: &Table) -> Shown {
+    let column = |view: &View| ColumnShown { name: view.name.clone(), holds: view.ty.name().to_owned() };
+    let row =
+        |row: &u32| table.views.iter().map(|view| table.cell(view, *row).clone()).collect::<Vec<Json>>();
+    Shown::Rows {
+        columns: table.views.iter().map(column).collect(),
+        rows: table.order.iter().map(row).collect(),
+    }
+}
+
+fn lossy(table: &Table) -> Vec<String> {
+    let of_column = |view: &&View| table.rows.lossy.contains(&table.rows.columns[view.column].name);
+    table.views.iter().filter(of_column).map(|view| view.name.clone()).collect()
+}

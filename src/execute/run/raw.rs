@@ -1,0 +1,282 @@
+//! From a source's rows to an entity's fields: where each lies, and what it is in the form of its type. A value that is not
+//! of its type is kept as it came, and its column is known to have such.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Number, Value as Json};
+
+use super::table::{Column, Of, Rows, Type};
+use crate::execute::{
+    catalog::{Base, Domain, Embed, Entity, Holds, Hop, Locator, TimeWire},
+    instant::{self, Instant},
+};
+
+/// How rows of an entity are read from what a source gave.
+#[derive(Clone, Debug)]
+pub(super) struct Form {
+    pub of: Of,
+    fields: Vec<Wanted>,
+    within: Vec<(String, Locator)>,
+}
+
+#[derive(Clone, Debug)]
+struct Wanted {
+    name: String,
+    at: Locator,
+    holds: Read,
+}
+
+/// What a field's value is read as.
+#[derive(Clone, Debug)]
+enum Read {
+    Domain(Domain),
+    /// An identity: the parts of the key, with what each holds.
+    Ref(String, Vec<(String, Domain)>),
+}
+
+impl Read {
+    fn ty(&self) -> Type {
+        match self {
+            Read::Domain(domain) => Type::Base(domain.base),
+            Read::Ref(entity, _) => Type::Ref(entity.clone()),
+        }
+    }
+}
+
+impl Form {
+    /// Rows of that entity with the fields and relations that `comes` says, and its key always. `relations` are the embedded
+    /// ones that something looks at. `embed`: the rows stand in another's.
+    pub fn new(of: Of, comes: &dyn Fn(&str) -> bool, relations: &[String], embed: Option<&Embed>) -> Form {
+        let none = Form { of: of.clone(), fields: Vec::new(), within: Vec::new() };
+        let Some(entity) = of.entity() else { return none };
+        let wanted = |(name, _): &(&str, _)| comes(name) || is_key(entity, name);
+        let fields = entity.fields.iter().filter(wanted).map(|(name, field)| {
+            let part = embed.and_then(|embed| embed.key.get(name));
+            let at = part.or(field.at.as_ref()).cloned().unwrap_or_else(|| Locator::key(name));
+            Wanted { name: name.to_owned(), at, holds: read_as(&of, &field.holds) }
+        });
+        let within = relations.iter().filter(|name| comes(name)).filter_map(|name| {
+            let embed = entity.relations.get(name)?.embed.as_ref()?;
+            Some((name.clone(), embed.rows.clone()))
+        });
+        Form { of: of.clone(), fields: fields.collect(), within: within.collect() }
+    }
+
+    /// No rows, with the columns of the form.
+    pub fn empty(&self) -> Rows {
+        let column =
+            |wanted: &Wanted| Column { name: wanted.name.clone(), ty: wanted.holds.ty(), cells: Vec::new() };
+        Rows {
+            of: Some(self.of.clone()),
+            columns: self.fields.iter().map(column).collect(),
+            within: self.within.iter().map(|(name, _)| (name.clone(), Vec::new())).collect(),
+            len: 0,
+            lossy: BTreeSet::new(),
+        }
+    }
+
+    /// One row more. `key`: the identity by which it was asked for; parts that it does not say itself are taken from there.
+    /// Gives about how many bytes it has.
+    pub fn read(&self, raw: &Json, key: Option<&Map<String, Json>>, rows: &mut Rows) -> usize {
+        let mut bytes = 0;
+        for (wanted, column) in self.fields.iter().zip(&mut rows.columns) {
+            let (mut cell, fits) = wanted.holds.value(located(&wanted.at, raw));
+            if !fits {
+                rows.lossy.insert(wanted.name.clone());
+            }
+            if cell.is_null()
+                && let Some(part) = key.and_then(|key| key.get(&wanted.name))
+            {
+                cell = part.clone();
+            }
+            bytes += size(&cell);
+            column.cells.push(cell);
+        }
+        for ((_, at), (_, cells)) in self.within.iter().zip(&mut rows.within) {
+            let cell = match located(at, raw) {
+                Json::Array(items) if at.is_many() || at.hops.is_empty() => Json::Array(items),
+                Json::Null => Json::Array(Vec::new()),
+                one => Json::Array(vec![one]),
+            };
+            bytes += size(&cell);
+            cells.push(cell);
+        }
+        rows.len += 1;
+        bytes
+    }
+
+    /// A row of which nothing but its key is known.
+    pub fn bare(&self, key: &Map<String, Json>, rows: &mut Rows) -> usize {
+        self.read(&Json::Null, Some(key), rows)
+    }
+}
+
+fn is_key(entity: &Entity, name: &str) -> bool {
+    entity.key.iter().any(|part| part == name)
+}
+
+fn read_as(of: &Of, holds: &Holds) -> Read {
+    let domain = |holds: &Holds| of.catalog.domain(holds).unwrap_or_else(|| Domain::of(Base::Json));
+    match holds {
+        Holds::Ref(to) => {
+            let entity = of.catalog.entity(to);
+            let part = |name: &String| {
+                let field = entity.and_then(|entity| entity.fields.get(name));
+                (name.clone(), field.map_or_else(|| Domain::of(Base::Json), |field| domain(&field.holds)))
+            };
+            let parts = entity.into_iter().flat_map(|entity| &entity.key).map(part);
+            Read::Ref(to.clone(), parts.collect())
+        }
+        holds => Read::Domain(domain(holds)),
+    }
+}
+
+impl Read {
+    fn value(&self, raw: Json) -> (Json, bool) {
+        match self {
+            Read::Domain(domain) => normal(raw, domain),
+            Read::Ref(_, parts) => match (parts.as_slice(), raw) {
+                (_, Json::Null) => (Json::Null, true),
+                ([(name, domain)], Json::Object(mut map)) => {
+                    normal(map.remove(name).unwrap_or_default(), domain)
+                }
+                ([(_, domain)], raw) => normal(raw, domain),
+                (parts, Json::Object(mut map)) => {
+                    let mut fits = true;
+                    let mut part = |(name, domain): &(String, Domain)| {
+                        let (value, fit) = normal(map.remove(name).unwrap_or_default(), domain);
+                        fits &= fit;
+                        (name.clone(), value)
+                    };
+                    let key = parts.iter().map(&mut part).collect();
+                    (Json::Object(key), fits)
+                }
+                (_, raw) => (raw, false),
+            },
+        }
+    }
+}
+
+/// What lies there: of a place with `*` a list, else the value or null.
+pub(super) fn located(at: &Locator, raw: &Json) -> Json {
+    if at.is_many() {
+        let mut found = Vec::new();
+        collect(&at.hops, raw, &mut found);
+        return Json::Array(found.into_iter().cloned().collect());
+    }
+    let mut value = raw;
+    for hop in &at.hops {
+        let Hop::Key(key) = hop else { return Json::Null };
+        match value.get(key) {
+            Some(inside) => value = inside,
+            None => return Json::Null,
+        }
+    }
+    value.clone()
+}
+
+fn collect<'j>(hops: &[Hop], value: &'j Json, found: &mut Vec<&'j Json>) {
+    match (hops.split_first(), value) {
+        (None, value) => found.push(value),
+        (Some((Hop::Key(key), rest)), value) => {
+            value.get(key).into_iter().for_each(|inside| collect(rest, inside, found));
+        }
+        (Some((Hop::Each, rest)), Json::Array(items)) => {
+            items.iter().for_each(|item| collect(rest, item, found));
+        }
+        (Some((Hop::Each, rest)), Json::Object(map)) => {
+            map.values().for_each(|item| collect(rest, item, found));
+        }
+        _ => {}
+    }
+}
+
+/// A value in the form of its domain: instants in RFC 3339 and UTC, numbers as numbers, identifiers as text. `false`: it is
+/// none of the domain, and as it came.
+pub(super) fn normal(raw: Json, domain: &Domain) -> (Json, bool) {
+    let normal = match (domain.base, &raw) {
+        (_, Json::Null) | (Base::Json, _) => return (raw, true),
+        (Base::Datetime, raw) => {
+            moment(raw, domain.wire.unwrap_or_default()).map(|at| Json::from(at.rfc3339()))
+        }
+        (Base::Date, Json::String(text)) => text.get(..10).filter(|day| instant::is_day(day)).map(Json::from),
+        (Base::Int, Json::Number(number)) if number.is_i64() || number.is_u64() => return (raw, true),
+        (Base::Int, Json::Number(number)) => number
+            .as_f64()
+            .filter(|float| float.fract() == 0.0 && float.abs() < 9e15)
+            .map(|float| Json::from(float as i64)),
+        (Base::Int, Json::String(text)) => text.trim().parse::<i64>().ok().map(Json::from),
+        (Base::Float, Json::Number(_)) => return (raw, true),
+        (Base::Float, Json::String(text)) => {
+            text.trim().parse::<f64>().ok().and_then(Number::from_f64).map(Json::Number)
+        }
+        (Base::Bool, Json::Bool(_)) => return (raw, true),
+        (Base::Bool, Json::String(text)) => text.to_ascii_lowercase().parse::<bool>().ok().map(Json::from),
+        (Base::Bool, Json::Number(number)) => match number.as_u64() {
+            Some(number @ (0 | 1)) => Some(Json::from(number == 1)),
+            _ => None,
+        },
+        (Base::Uuid, Json::String(text)) => Some(Json::from(text.to_ascii_lowercase())),
+        (Base::String | Base::Text | Base::Enum | Base::Bytes, Json::String(_)) => return (raw, true),
+        (Base::String | Base::Text | Base::Enum, Json::Number(number)) => {
+            Some(Json::from(number.to_string()))
+        }
+        (Base::String | Base::Text | Base::Enum, Json::Bool(value)) => Some(Json::from(value.to_string())),
+        _ => None,
+    };
+    match normal {
+        Some(normal) => (normal, true),
+        None => (raw, false),
+    }
+}
+
+fn moment(raw: &Json, wire: TimeWire) -> Option<Instant> {
+    let per_second = match wire {
+        TimeWire::Rfc3339 => return Instant::parse(raw.as_str()?),
+        TimeWire::Unix => 1,
+        TimeWire::UnixMs => 1_000,
+    };
+    let number = match raw {
+        Json::String(text) => text.trim().parse::<Number>().ok()?,
+        raw => raw.as_number()?.clone(),
+    };
+    if let Some(whole) = number.as_i64() {
+        let nanos = whole.rem_euclid(per_second) * (1_000_000_000 / per_second);
+        return Some(Instant { seconds: whole.div_euclid(per_second), nanos: u32::try_from(nanos).ok()? });
+    }
+    let seconds = number.as_f64().filter(|float| float.abs() < 1e14)? / per_second as f64;
+    let nanos = ((seconds - seconds.floor()) * 1e9) as u32;
+    Some(Instant { seconds: seconds.floor() as i64, nanos: nanos.min(999_999_999) })
+}
+
+/// A value as an argument or a key of that kind is written upstream.
+pub(super) fn wired(value: Json, of: &Of, holds: &Holds) -> Json {
+    if let Json::Array(items) = value {
+        return items.into_iter().map(|item| wired(item, of, holds)).collect();
+    }
+    let Some(domain) = of.catalog.domain(holds) else { return value };
+    match (domain.base, &value) {
+        (Base::Date, Json::String(text)) => text.get(..10).map_or(Json::Null, Json::from),
+        (Base::Datetime, Json::String(text)) => match (Instant::parse(text), domain.wire.unwrap_or_default())
+        {
+            (Some(at), TimeWire::Unix) => Json::from(at.seconds),
+            (Some(at), TimeWire::UnixMs) => {
+                Json::from(at.seconds.saturating_mul(1_000) + i64::from(at.nanos / 1_000_000))
+            }
+            (Some(at), TimeWire::Rfc3339) => Json::from(at.rfc3339()),
+            (None, _) => value,
+        },
+        _ => value,
+    }
+}
+
+/// About how many bytes a value has in JSON.
+pub(super) fn size(value: &Json) -> usize {
+    match value {
+        Json::Null | Json::Bool(_) => 4,
+        Json::Number(_) => 8,
+        Json::String(text) => text.len() + 2,
+        Json::Array(items) => items.iter().map(|item| size(item) + 1).sum::<usize>() + 2,
+        Json::Object(map) => map.iter().map(|(key, item)| key.len() + size(item) + 4).sum::<usize>() + 2,
+    }
+}

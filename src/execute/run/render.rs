@@ -1,0 +1,79 @@
+//! Text from rows, by a template that can reach nothing but them: no files, no other templates, a bound on its steps and on
+//! what it writes.
+
+use std::io;
+
+use minijinja::{Environment, ErrorKind, Output, State, UndefinedBehavior, Value, value::Serde};
+use serde_json::{Map, Value as Json};
+
+use super::{
+    Ran, Stop,
+    table::{Table, View},
+};
+use crate::execute::fault::Fault;
+
+/// Most bytes that a template writes.
+pub const MOST_TEXT: usize = 256 << 10;
+/// Most steps of a template; 10,000 rows of twenty columns take some hundred thousand.
+const FUEL: u64 = 2_000_000;
+
+/// What a template makes of `rows`.
+pub(super) fn render(template: &str, table: &Table) -> Ran<String> {
+    if table.late {
+        return Err(Stop::Late);
+    }
+    let rows: Vec<Value> = table
+        .order
+        .iter()
+        .map(|row| {
+            let cell = |view: &View| (view.name.clone(), table.cell(view, *row).clone());
+            Value::from(Serde(table.views.iter().map(cell).collect::<Map<String, Json>>()))
+        })
+        .collect();
+    let mut environment = Environment::new();
+    environment.set_fuel(Some(FUEL));
+    environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+    environment.set_formatter(format);
+    // It carries values from one turn of a loop to the next, by which a text could double at each.
+    environment.remove_global("namespace");
+    let failed = |error: &minijinja::Error| {
+        let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+        let line = error.line().map(|line| format!(" in its line {line}")).unwrap_or_default();
+        let (code, message) = match error.kind() {
+            ErrorKind::OutOfFuel => {
+                ("too_large", format!("the template takes more than {FUEL} steps; limit the rows"))
+            }
+            ErrorKind::WriteFailure => {
+                ("too_large", format!("the template writes more than {MOST_TEXT} bytes; limit the rows"))
+            }
+            _ => ("template", format!("the template failed{line}: {what}")),
+        };
+        Stop::from(Fault::new(code, message, "a template sees rows, a list of objects by column"))
+    };
+    let mut text = Bounded(Vec::new());
+    let template = environment.template_from_str(template).map_err(|error| failed(&error))?;
+    let context = Value::from_pairs([("rows", Value::from(rows))]);
+    template.render_captured_to(context, &mut text).map_err(|error| failed(&error))?;
+    Ok(String::from_utf8_lossy(&text.0).into_owned())
+}
+
+/// Null is written as nothing.
+fn format(output: &mut Output, state: &mut State, value: &Value) -> Result<(), minijinja::Error> {
+    if value.is_none() { Ok(()) } else { minijinja::escape_formatter(output, state, value) }
+}
+
+struct Bounded(Vec<u8>);
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MOST_TEXT {
+            return Err(io::Error::other("too long"));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
