@@ -2,7 +2,7 @@
 //! subscribes to more or less, so that nothing is missed in between.
 
 use super::dispatch::Events;
-use crate::mcp::{Backend, Call, Caller, Event};
+use crate::mcp::{Backend, Call, Caller, Event, Fault, Outcome, Reason};
 use crate::session::Changes;
 use crate::wire::params::Params;
 use crate::wire::{Method, Raw};
@@ -127,7 +127,13 @@ impl<F: Fn() -> Option<Call>> Standing<F> {
                 // What comes before the acknowledgement breaks the rules; what ends before it is tried again.
                 Step::Next(Some(Event::Note(_) | Event::Ask(_) | Event::Pause)) => {}
                 Step::Next(Some(Event::Done(_)) | None) => self.next = None,
-                Step::Now(Some(Event::Done(_)) | None) => self.now = None,
+                Step::Now(ended @ (Some(Event::Done(_)) | None)) => {
+                    self.now = None;
+                    if let Some(Event::Done(Outcome::Error(Fault::Ours(Reason::Cancelled)))) = ended {
+                        // It was ended from here, and `call` says at once that none is to take its place.
+                        self.pause = Duration::ZERO;
+                    }
+                }
                 Step::Now(Some(Event::Note(note))) if note.method == Method::Acknowledged => {}
                 Step::Now(Some(event)) => {
                     self.pause = FIRST_PAUSE;

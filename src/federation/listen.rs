@@ -47,6 +47,8 @@ struct Listening {
     ack_by: Option<Instant>,
     /// Events that may be given: all of them, once the acknowledgement was.
     ready: VecDeque<Event>,
+    /// It is cancelled, and has what the members had for it.
+    is_parting: bool,
     done: bool,
 }
 
@@ -83,6 +85,7 @@ impl Inner {
             asked,
             ack_by: Some(ack_by),
             ready: VecDeque::new(),
+            is_parting: false,
             done: false,
         };
         Reply::Stream(
@@ -136,9 +139,14 @@ impl Listening {
             let none = self.legs.is_empty();
             tokio::select! {
                 biased;
-                () = self.call.cancel.cancelled() => {
-                    self.done = true;
-                    return Some(Event::Done(Outcome::Error(Reason::Cancelled.into())));
+                // A legacy session's is ended where another pod's stands: what members have for this one comes before.
+                () = self.call.cancel.cancelled(), if !self.is_parting => {
+                    self.is_parting = self.call.caller.version.era() == Era::Legacy && !none;
+                    if !self.is_parting {
+                        self.done = true;
+                        return Some(Event::Done(Outcome::Error(Reason::Cancelled.into())));
+                    }
+                    self.ack_by = None;
                 }
                 heard = self.legs.next(), if !none => if let Some((leg, heard)) = heard {
                     self.hear(leg, heard);
@@ -186,6 +194,8 @@ impl Listening {
                             self.ack_by = None;
                         }
                         self.ready.push_back(Event::Done(outcome));
+                    } else if self.is_parting {
+                        self.ready.push_back(Event::Done(Outcome::Error(Reason::Cancelled.into())));
                     } else {
                         self.ready.push_back(Event::Done(Outcome::Result(Raw::trusted("{}"))));
                     }

@@ -371,7 +371,7 @@ impl Attending {
     /// From here on the pod holds the standing call, until this is dropped.
     pub fn begin(&self) -> Feeding<'_> {
         self.0.changes.listen();
-        Feeding { of: self, missed: Notify::new() }
+        Feeding { of: self, missed: Notify::new(), settled: watch::Sender::new(false) }
     }
 
     /// The standing call has ended here and goes on nowhere.
@@ -390,6 +390,8 @@ impl Drop for Attending {
 pub struct Feeding<'a> {
     of: &'a Attending,
     missed: Notify,
+    /// Whether the pod before this one has passed on all that it heard, or will no more.
+    settled: watch::Sender<bool>,
 }
 
 impl Feeding<'_> {
@@ -403,6 +405,7 @@ impl Feeding<'_> {
                 if Box::pin(session.attends_here()).await {
                     self.missed.notify_one();
                 }
+                self.settled.send_replace(true);
                 // Where a newer stream was opened here before another pod's call stood, that one must give way.
                 session.outdone().await;
                 tokio::time::sleep(SETTLED).await;
@@ -419,8 +422,15 @@ impl Feeding<'_> {
         self.missed.notified().await;
     }
 
-    /// After [`Feeding::relieved`]: all that came here has been passed on.
+    /// Resolves once it is this pod's turn: what its standing call hears comes after all that the one before it heard.
+    pub async fn settled(&self) {
+        // Its sender is ours.
+        let _ = self.settled.subscribe().wait_for(|settled| *settled).await;
+    }
+
+    /// After [`Feeding::relieved`]: all that came here has been told, and goes before what the next pod tells.
     pub async fn hand_over(self) {
+        self.of.0.queue.emptied().await;
         self.of.0.hand_on().await;
     }
 }

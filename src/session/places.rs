@@ -25,7 +25,7 @@ const NOBODY: &str = "-";
 /// The field that names the pod to which the one before it has handed them, once that had passed on the last that came.
 const HANDED: &str = "b";
 /// How long that may take. A pod that is gone says nothing.
-const HANDING: Duration = Duration::from_secs(3);
+const HANDING: Duration = Duration::from_secs(5);
 /// A stream is not kept from opening for longer by a store that is slow.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// A stream that was opened at the same time elsewhere is outdone so many times at most.

@@ -4,9 +4,11 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
 
 use super::facts::now;
 use super::places::{Lead, Place};
@@ -21,6 +23,8 @@ const UNREAD: usize = 32 << 20;
 const UNREAD_TIMES: usize = 8;
 /// Streams that a session has open at most; one more ends the oldest, which gets nothing anyway.
 const SEATS: usize = 16;
+/// The longest wait for what is told here to be on its way.
+const PASSED_ON: Duration = Duration::from_secs(1);
 
 pub(super) struct Queue {
     waiting: Mutex<Waiting>,
@@ -36,6 +40,8 @@ pub(super) struct Queue {
 struct Waiting {
     messages: VecDeque<Message>,
     bytes: usize,
+    /// How many of them somebody is about to pass on.
+    taken: usize,
     /// Open streams of this pod, oldest first.
     seats: Vec<Seat>,
     next_seat: u64,
@@ -201,6 +207,7 @@ impl Queue {
             return Popped::Nothing;
         };
         waiting.bytes -= message.text.len();
+        waiting.taken += 1;
         Popped::Message(message)
     }
 }
@@ -259,6 +266,27 @@ impl Queue {
         lock(&self.waiting).seats.iter().any(|seat| &*seat.stream == stream)
     }
 
+    /// Resolves once nothing waits or is being taken, or after [`PASSED_ON`].
+    pub(super) async fn emptied(&self) {
+        let emptied = async {
+            loop {
+                let mut woken = std::pin::pin!(self.wake.notified());
+                woken.as_mut().enable();
+                let waiting = {
+                    let waiting = lock(&self.waiting);
+                    !waiting.messages.is_empty() || waiting.taken > 0
+                };
+                if !waiting {
+                    return;
+                }
+                woken.await;
+            }
+        };
+        if timeout(PASSED_ON, emptied).await.is_err() {
+            tracing::debug!("what a session was told is not passed on in time");
+        }
+    }
+
     /// Whether anything here depends on the streams of other pods.
     pub(super) fn minds(&self) -> bool {
         let waiting = lock(&self.waiting);
@@ -277,6 +305,7 @@ impl Queue {
         let place = waiting.elsewhere()?.clone();
         let message = waiting.messages.pop_front()?;
         waiting.bytes -= message.text.len();
+        waiting.taken += 1;
         Some((Taken { queue: self.clone(), message: Some(message) }, place))
     }
 
@@ -329,10 +358,12 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        let Some(message) = self.message.take() else { return };
         let mut waiting = lock(&self.queue.waiting);
-        waiting.bytes += message.text.len();
-        waiting.messages.push_front(message);
+        waiting.taken -= 1;
+        if let Some(message) = self.message.take() {
+            waiting.bytes += message.text.len();
+            waiting.messages.push_front(message);
+        }
         drop(waiting);
         self.queue.wake.notify_waiters();
     }

@@ -10,15 +10,18 @@ use crate::mcp::{Ask, Event};
 use crate::session::{Asking, Attending, Lead, LiveSession};
 use crate::wire::{Method, Raw, envelope};
 use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 /// How long the call outlives the last stream: what comes meanwhile waits for the next one.
 const LINGER: Duration = Duration::from_secs(30);
 /// How long a pod that drains waits for another to take over: clients come back within a second or two.
 const HANDOVER: Duration = Duration::from_secs(5);
+/// How long what a relieved pod's call still hears is waited for.
+const LAST_WORDS: Duration = Duration::from_millis(1500);
 /// How long it may take to find out which lists there are.
 const TOLD_WITHIN: Duration = Duration::from_secs(5);
 /// How long a client may take to answer a question that belongs to no call.
@@ -46,6 +49,14 @@ enum End {
     Over,
     /// Another pod does.
     Relieved,
+}
+
+/// What is next for one that feeds the streams.
+enum Turn {
+    Missed,
+    Settled,
+    Came(Option<Event>),
+    Over(End),
 }
 
 impl Standing {
@@ -86,7 +97,7 @@ impl Standing {
                     () = &mut alone => End::Alone,
                 }
             };
-            let end = self.feed(attending.session(), until, feeding.missed()).await;
+            let end = self.feed(attending.session(), until, feeding.settled(), feeding.missed()).await;
             if let End::Relieved = end {
                 Box::pin(feeding.hand_over()).await;
                 if !self.peer.gate.lifecycle.draining.is_cancelled() {
@@ -97,46 +108,112 @@ impl Standing {
         }
     }
 
-    /// Passes on what comes, to the last that has come.
+    /// Passes on what comes, after all that the pod before this one heard, and to the last that has come.
     async fn feed(
         &mut self,
         session: &Arc<LiveSession>,
         until: impl Future<Output = End>,
+        settled: impl Future<Output = ()>,
         missed: impl Future<Output = ()>,
     ) -> End {
         let (mut until, mut missed, mut made_up) = (std::pin::pin!(until), std::pin::pin!(missed), false);
+        let (mut settled, mut is_settled) = (std::pin::pin!(settled), false);
         let (holder, caller, lead) = (session.clone(), self.peer.caller.clone(), session.lead());
+        let (over, parted) = (holder.ended().child_token(), Arc::new(Notify::new()));
+        let (parting, gone) = (over.clone(), parted.clone());
         let call = move || {
+            if parting.is_cancelled() {
+                gone.notify_one();
+                return None;
+            }
             // The newest stream at an upstream is the one that is spoken to, and by now another pod's is to be that.
             if matches!(*lead.borrow(), Lead::Elsewhere(_)) {
                 return None;
             }
             let facts = holder.facts();
             let uris = facts.subscriptions.iter().map(|uri| &**uri);
-            Some(standing::call(caller.clone(), uris, holder.ended().child_token()))
+            Some(standing::call(caller.clone(), uris, parting.child_token()))
         };
         let backend = self.peer.mount.backend.clone();
         let mut events = standing::events(backend, call, session.changes().clone());
+        // Of what comes before it is this pod's turn, the first waits here and the rest where it comes from.
+        let mut held = None;
         loop {
-            let event = tokio::select! {
+            let turn = tokio::select! {
                 biased;
-                event = events.next() => event,
-                end = &mut until => return end,
-                () = &mut missed, if !made_up => {
+                () = &mut missed, if !made_up => Turn::Missed,
+                () = &mut settled, if !is_settled => Turn::Settled,
+                event = events.next(), if held.is_none() => Turn::Came(event),
+                end = &mut until => Turn::Over(end),
+            };
+            let come = match turn {
+                Turn::Missed => {
                     made_up = true;
                     Box::pin(self.tell_everything(session)).await;
-                    continue;
+                    None
+                }
+                Turn::Settled => {
+                    is_settled = true;
+                    held.take()
+                }
+                Turn::Came(event) if is_settled => Some(event),
+                Turn::Came(event) => {
+                    held = Some(event);
+                    None
+                }
+                Turn::Over(end) => {
+                    if let Some(event) = held.take() {
+                        self.pass_on(session, event).await;
+                    }
+                    if let End::Relieved = end {
+                        over.cancel();
+                        Box::pin(self.last_words(session, events, &parted)).await;
+                    }
+                    return end;
                 }
             };
-            match event {
-                Some(Event::Note(note)) => {
-                    session.tell(envelope::write_notification(&note.method, &note.params));
-                }
-                Some(Event::Ask(ask)) => Box::pin(self.ask(session, ask)).await,
-                Some(Event::Pause) => {}
-                Some(Event::Done(_)) | None => return End::Over,
+            if let Some(event) = come
+                && !self.pass_on(session, event).await
+            {
+                return End::Over;
             }
         }
+    }
+
+    /// What was on its way when another pod's standing call stood: nobody else is told of it.
+    async fn last_words(
+        &mut self,
+        session: &Arc<LiveSession>,
+        mut events: BoxStream<'static, Event>,
+        parted: &Notify,
+    ) {
+        let to_the_last = async {
+            loop {
+                tokio::select! {
+                    biased;
+                    event = events.next() => if !self.pass_on(session, event).await {
+                        return;
+                    },
+                    () = parted.notified() => return,
+                }
+            }
+        };
+        if timeout(LAST_WORDS, to_the_last).await.is_err() {
+            tracing::debug!("a standing call takes long to end");
+        }
+    }
+
+    /// False: the call has ended.
+    async fn pass_on(&mut self, session: &Arc<LiveSession>, event: Option<Event>) -> bool {
+        match event {
+            Some(Event::Note(note)) => {
+                session.tell(envelope::write_notification(&note.method, &note.params));
+            }
+            Some(Event::Ask(ask)) => Box::pin(self.ask(session, ask)).await,
+            Some(Event::Pause) => {}
+            Some(Event::Done(_)) | None => return false,
+        }
+        true
     }
 
     /// After a gap everything that the client would have been told of may have changed.

@@ -65,7 +65,14 @@ impl Leg {
             match &mut self.state {
                 State::Over => return None,
                 State::Opening { after } => {
-                    tokio::time::sleep(*after).await;
+                    tokio::select! {
+                        () = tokio::time::sleep(*after) => {}
+                        () = self.call.cancel.cancelled(), if !after.is_zero() => {
+                            self.state = State::Over;
+                            let outcome = Outcome::Error(Reason::Cancelled.into());
+                            return Some(Heard::Over { outcome, back: false });
+                        }
+                    }
                     self.call.deadline = Instant::now() + self.time;
                     let events = self.backend.call(self.call.clone()).await.into_events();
                     self.state = State::Open { events, since: Instant::now(), honours_nothing: false };
@@ -84,6 +91,7 @@ impl Leg {
                         }
                     };
                     let over = match &outcome {
+                        _ if self.call.cancel.token().is_cancelled() => true,
                         Outcome::Error(fault) => faults::is_final(fault),
                         // It ended as it should, and there is nothing to hear of it.
                         _ => *honours_nothing,

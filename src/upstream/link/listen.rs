@@ -11,20 +11,25 @@ use super::own::Holding;
 use super::shared::Messages;
 use super::trouble::Trouble;
 use super::{Arc, Call, Caller, Fault, Inner, Kind, Method, Note, Outcome, Reply, handshake};
-use crate::mcp::{Event, Reason};
+use crate::mcp::{Cancel, Event, Reason};
 use crate::upstream::transport::{Answer, Incoming, TransportError, UpstreamSessionId};
 use crate::wire::{Era, Message, Notification, Raw, meta};
 use bytes::Bytes;
 use futures_util::StreamExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 
 /// Events that wait for a slow reader; then the upstream waits too.
 const WAITING: usize = 32;
 /// The acknowledgement comes before anything else, and takes no work.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);
+/// A standing call that is ended, for another pod's stands, gives on what its upstream had sent to it before the other's: it
+/// ends once nothing has come for so long, and after so long at the latest.
+const QUIET: Duration = Duration::from_millis(150);
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// A connection that held so long was a good one: the next pause is short again.
 const HELD: Duration = Duration::from_secs(10);
 /// Longer than any stream is held; a deadline must be a time.
@@ -47,6 +52,9 @@ struct Standing {
     /// The last event id seen, and the upstream's session that it belongs to.
     after: Option<(Option<UpstreamSessionId>, Bytes)>,
     begun: bool,
+    cancel: Cancel,
+    /// Whether a connection is being read that has last words.
+    to_the_last: Arc<AtomicBool>,
 }
 
 /// One connection of a standing call.
@@ -60,13 +68,14 @@ struct Connection {
     resumed: bool,
 }
 
-/// The holder is gone.
+/// The holder is gone, or has all that came before it went.
 struct Left;
 
 impl Inner {
     pub(super) fn listen(self: &Arc<Self>, call: Call) -> Reply {
         let (events, received) = mpsc::channel(WAITING);
         let (cancel, over, holder) = (call.cancel.clone(), self.over.clone(), events.clone());
+        let to_the_last = Arc::<AtomicBool>::default();
         let mut standing = Standing {
             asked: Filter::of(&call.params),
             returns: self.health.returns(),
@@ -78,12 +87,20 @@ impl Inner {
             theirs: None,
             after: None,
             begun: false,
+            cancel: cancel.clone(),
+            to_the_last: to_the_last.clone(),
         };
         self.tasks.spawn(async move {
+            let cancelled = async {
+                cancel.cancelled().await;
+                if to_the_last.load(Ordering::Relaxed) {
+                    sleep(LAST_WORDS).await;
+                }
+            };
             tokio::select! {
-                _ = standing.stand() => return,
+                _ = standing.stand() => {}
                 () = holder.closed() => return,
-                () = cancel.cancelled() => {}
+                () = cancelled => {}
                 () = over.cancelled() => {}
             }
             let done = Event::Done(Outcome::Error(Reason::Cancelled.into()));
@@ -104,7 +121,12 @@ impl Standing {
                     let Connection { hop, asks, messages, acknowledged, resumed } = connection;
                     self.say_begun(acknowledged, resumed).await?;
                     match messages {
-                        Some(messages) => self.pump(hop, asks, messages).await?,
+                        Some(messages) => {
+                            let has_last_words = self.has_last_words(&hop);
+                            self.to_the_last.store(has_last_words, Ordering::Relaxed);
+                            self.pump(hop, asks, messages, has_last_words).await?;
+                            self.to_the_last.store(false, Ordering::Relaxed);
+                        }
                         None => self.without_stream().await?,
                     }
                 }
@@ -160,11 +182,32 @@ impl Standing {
         }
     }
 
-    /// Gives on what comes until the connection ends.
-    async fn pump(&mut self, hop: Hop, mut asks: Asks, mut messages: Messages) -> Result<(), Left> {
+    /// Whether what comes here comes nowhere else: on a stream of a session's own, where each message goes to one stream
+    /// alone (2025-11-25 transports, *Multiple Connections*). What several hear, the next holder hears as well.
+    fn has_last_words(&self, hop: &Hop) -> bool {
+        self.may_be_asked() && hop.session.is_some() && hop.channel.is_none() && !self.link.config.stateless
+    }
+
+    /// Gives on what comes until the connection ends, or the call does.
+    async fn pump(
+        &mut self,
+        hop: Hop,
+        mut asks: Asks,
+        mut messages: Messages,
+        has_last_words: bool,
+    ) -> Result<(), Left> {
+        let cancel = self.cancel.clone();
+        let mut quiet = None;
         loop {
             let item = tokio::select! {
+                // What has come by the time that it is quiet counts.
+                biased;
                 item = messages.next() => item,
+                () = cancel.cancelled(), if has_last_words && quiet.is_none() => {
+                    quiet = Some(Instant::now() + QUIET);
+                    continue;
+                }
+                () = sleep_until(quiet.unwrap_or_else(Instant::now)), if quiet.is_some() => return Err(Left),
                 // Another connection found that there was an outage; this one need not have noticed.
                 () = changed(&mut self.returns) => {
                     self.say_everything().await?;
@@ -175,7 +218,8 @@ impl Standing {
                     false => continue,
                 },
             };
-            let Some(Ok(incoming)) = item else { return Ok(()) };
+            let Some(Ok(incoming)) = item else { return if quiet.is_some() { Err(Left) } else { Ok(()) } };
+            quiet = quiet.map(|_| Instant::now() + QUIET);
             if let Some(at) = &incoming.at {
                 self.after = Some((hop.session.clone(), at.clone()));
             }
