@@ -309,6 +309,11 @@ impl Queue {
         Some((Taken { queue: self.clone(), message: Some(message) }, place))
     }
 
+    /// The newest stream that is open here.
+    pub(super) fn newest(&self) -> Option<Arc<str>> {
+        lock(&self.waiting).seats.last().map(|seat| seat.stream.clone())
+    }
+
     pub(super) fn seats(&self) -> Vec<u64> {
         lock(&self.waiting).seats.iter().map(|seat| seat.number).collect()
     }

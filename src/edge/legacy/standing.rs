@@ -7,7 +7,7 @@ use super::peer::Peer;
 use crate::edge::gate::Gate;
 use crate::edge::standing;
 use crate::mcp::{Ask, Event};
-use crate::session::{Asking, Attending, Lead, LiveSession};
+use crate::session::{Asking, Attending, Lead, LiveSession, Overlap};
 use crate::wire::{Method, Raw, envelope};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -22,6 +22,8 @@ const LINGER: Duration = Duration::from_secs(30);
 const HANDOVER: Duration = Duration::from_secs(5);
 /// How long what a relieved pod's call still hears is waited for.
 const LAST_WORDS: Duration = Duration::from_millis(1500);
+/// What is kept at most of what two pods hear at the same time.
+const OVERLAP: usize = 64;
 /// How long it may take to find out which lists there are.
 const TOLD_WITHIN: Duration = Duration::from_secs(5);
 /// How long a client may take to answer a question that belongs to no call.
@@ -136,14 +138,13 @@ impl Standing {
         };
         let backend = self.peer.mount.backend.clone();
         let mut events = standing::events(backend, call, session.changes().clone());
-        // Of what comes before it is this pod's turn, the first waits here and the rest where it comes from.
-        let mut held = None;
+        let (mut overlap, mut held) = (Overlap::default(), None);
         loop {
             let turn = tokio::select! {
                 biased;
                 () = &mut missed, if !made_up => Turn::Missed,
                 () = &mut settled, if !is_settled => Turn::Settled,
-                event = events.next(), if held.is_none() => Turn::Came(event),
+                event = events.next(), if held.is_none() && overlap.len() < OVERLAP => Turn::Came(event),
                 end = &mut until => Turn::Over(end),
             };
             let come = match turn {
@@ -154,14 +155,22 @@ impl Standing {
                 }
                 Turn::Settled => {
                     is_settled = true;
+                    Box::pin(tell_untold(session, std::mem::take(&mut overlap))).await;
                     held.take()
                 }
                 Turn::Came(event) if is_settled => Some(event),
+                Turn::Came(Some(Event::Note(note))) => {
+                    let message = envelope::write_notification(&note.method, &note.params);
+                    Box::pin(overlap.keep(session, message)).await;
+                    None
+                }
+                // It waits for its turn, and what comes after it where it comes from.
                 Turn::Came(event) => {
                     held = Some(event);
                     None
                 }
                 Turn::Over(end) => {
+                    Box::pin(tell_untold(session, std::mem::take(&mut overlap))).await;
                     if let Some(event) = held.take() {
                         self.pass_on(session, event).await;
                     }
@@ -255,6 +264,16 @@ impl Standing {
         if session.put(envelope::write_request(asking.id(), &method, &params)).await {
             self.asking.push(asking);
         }
+    }
+}
+
+/// What was heard before it was this pod's turn, but for what the client has been told since.
+async fn tell_untold(session: &Arc<LiveSession>, overlap: Overlap) {
+    if overlap.is_empty() {
+        return;
+    }
+    for message in overlap.untold(session).await {
+        session.tell(message);
     }
 }
 

@@ -9,6 +9,7 @@ use futures_util::stream::BoxStream;
 use std::sync::atomic::Ordering;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 const LISTS: &str = r#"{"notifications":{"toolsListChanged":true,"resourcesListChanged":true},"x":1}"#;
 
@@ -226,4 +227,36 @@ async fn a_legacy_session_hears_the_log_of_every_upstream_whatever_changes_it_as
     assert_eq!(acknowledged.0, Method::Acknowledged);
     a.unwrap().note(Method::LogMessage, r#"{"level":"info","data":1}"#).await;
     assert_eq!(note(&mut events).await, (Method::LogMessage, r#"{"level":"info","data":1}"#.to_owned()));
+}
+
+#[tokio::test]
+async fn a_session_that_another_pod_feeds_by_now_is_given_its_upstreams_last_words() {
+    let ((a, mut at_a), (b, mut at_b)) = (backend("a"), backend("b"));
+    let two = composite(&[&a, &b]);
+    let cancel = CancellationToken::new();
+    let mut call = scripted::call(Method::Listen, LISTS);
+    call.caller = scripted::caller_of(Version::V2025_06_18);
+    call.cancel = cancel.clone().into();
+    let mut events = two.call(call).await.into_events();
+    let (_, a, b) = tokio::join!(
+        note(&mut events),
+        async {
+            let a = at_a.recv().await.unwrap();
+            a.acknowledge("{}").await;
+            a
+        },
+        async {
+            let b = at_b.recv().await.unwrap();
+            b.acknowledge("{}").await;
+            b
+        }
+    );
+    cancel.cancel();
+    a.note(Method::ToolsChanged, "{}").await;
+    drop(a);
+    assert_eq!(note(&mut events).await.0, Method::ToolsChanged);
+    b.note(Method::ResourcesChanged, "{}").await;
+    assert_eq!(note(&mut events).await.0, Method::ResourcesChanged);
+    drop(b);
+    assert!(matches!(events.next().await, Some(Event::Done(Outcome::Error(_)))));
 }

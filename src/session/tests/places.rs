@@ -314,3 +314,73 @@ async fn a_subscription_on_one_pod_waits_until_the_pod_of_the_stream_listens_for
     of[0].changes().heard(count);
     soon(waits).await.unwrap();
 }
+
+#[tokio::test]
+async fn what_a_relieved_pod_was_told_goes_before_what_the_next_one_tells() {
+    let pods = Pods::start(2);
+    let of = pods.open().await;
+    let _old = announced(&of[0]).await;
+    let first = of[0].attend().unwrap();
+    soon(first.wanted()).await;
+    let feeding = first.begin();
+    of[0].changes().heard(1);
+    let mut attends = of[0].attends.subscribe();
+    tokio::select! {
+        () = feeding.relieved() => panic!("by nobody"),
+        _ = attends.wait_for(Option::is_some) => {}
+    }
+    let mut new = announced(&of[1]).await;
+    let second = of[1].attend().unwrap();
+    soon(second.wanted()).await;
+    let feeds_there = second.begin();
+    of[1].changes().heard(1);
+    led(&of[0], pods.on(1)).await;
+    for n in 0..20 {
+        of[0].tell(n.to_string().into());
+    }
+    let handing = async {
+        feeding.relieved().await;
+        feeding.hand_over().await;
+        std::future::pending::<()>().await
+    };
+    let turn = async {
+        tokio::select! {
+            () = feeds_there.relieved() => panic!("it is the newest"),
+            () = feeds_there.settled() => {}
+        }
+        of[1].tell("its turn".into());
+    };
+    // The stream is read all the while: what is told goes into its log.
+    let came = async {
+        let mut came = Vec::new();
+        for _ in 0..21 {
+            came.push(next(&mut new).await);
+        }
+        came
+    };
+    let came = tokio::select! {
+        () = handing => panic!("it goes on"),
+        (came, ()) = async { tokio::join!(came, turn) } => came,
+    };
+    let mut expected: Vec<_> = (0..20).map(|n: u32| n.to_string()).collect();
+    expected.push("its turn".to_owned());
+    assert_eq!(came, expected);
+}
+
+#[tokio::test]
+async fn of_what_two_pods_heard_at_once_the_client_is_told_once() {
+    let pods = Pods::start(2);
+    let of = pods.open().await;
+    let (_old, mut stream) = (announced(&of[0]).await, announced(&of[1]).await);
+    led(&of[0], pods.on(1)).await;
+    let mut overlap = Overlap::default();
+    of[0].tell("earlier".into());
+    assert_eq!(next(&mut stream).await, "earlier");
+    for heard in ["earlier", "both", "both", "mine"] {
+        overlap.keep(&of[1], Bytes::from_static(heard.as_bytes())).await;
+    }
+    of[0].tell("both".into());
+    assert_eq!(next(&mut stream).await, "both");
+    // What was told before it was heard says nothing of it, and one telling stands for one.
+    assert_eq!(overlap.untold(&of[1]).await, ["earlier", "both", "mine"]);
+}

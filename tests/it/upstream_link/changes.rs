@@ -1,7 +1,7 @@
 //! Standing calls: what changes upstream, and what is not missed when the connection breaks.
 
 use super::*;
-use plasm_mcp::mcp::{Age, Kind};
+use plasm_mcp::mcp::{Age, Event, Kind, Outcome};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn listen(caller: &Arc<Caller>, filter: Value) -> Call {
@@ -167,4 +167,37 @@ async fn an_upstream_that_has_no_stream_is_not_asked_for_it_again() {
         assert!(honoured.contains("toolsListChanged") && !honoured.contains(WATCHED), "{status}: {honoured}");
         server.abort();
     }
+}
+
+/// Posts without leaving the thread: nothing else runs on it meanwhile.
+fn post_and_wait(at: &str, body: &str) {
+    use std::io::{Read as _, Write as _};
+    let url = url::Url::parse(at).unwrap();
+    let host = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap());
+    let mut socket = std::net::TcpStream::connect(&host).unwrap();
+    let path = url.path();
+    write!(socket, "POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len()).unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 2"), "{answer}");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_session_whose_standing_call_is_ended_is_given_what_its_upstream_had_sent() {
+    let fixture = Fixture::listening("--http", &["--era", "legacy"]);
+    let link = link(&fixture.url);
+    let caller = legacy("l");
+    let cancel = tokio_util::sync::CancellationToken::new();
+    let mut standing = listen(&caller, everything());
+    standing.cancel = cancel.clone().into();
+    let mut events = events(link.call(standing).await);
+    assert_eq!(note(&mut events).await.method, Method::Acknowledged);
+    comes_true("a stream is open", async || look(&fixture, "_stats").await["streams"] != 0).await;
+    // It lies in the socket, and the call learns that it is over before anybody has read it.
+    post_and_wait(&fixture.url.replace("/mcp", "/_touch"), &json!({ "uri": WATCHED }).to_string());
+    cancel.cancel();
+    assert_eq!(note(&mut events).await.method, Method::ResourceUpdated);
+    let ended =
+        tokio::time::timeout(Duration::from_secs(20), futures_util::StreamExt::next(&mut events)).await;
+    assert!(matches!(ended, Ok(Some(Event::Done(Outcome::Error(_))))));
 }
