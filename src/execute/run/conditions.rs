@@ -103,22 +103,8 @@ impl Test {
     fn judge<'j>(&self, cell: &impl Fn(&View) -> &'j Json) -> Option<bool> {
         let of = |view: &Option<View>| view.as_ref().map_or(&Json::Null, cell);
         match self {
-            Test::Or(any) => any.iter().map(|one| one.judge(cell)).fold(Some(false), |a, b| match (a, b) {
-                (Some(true), _) | (_, Some(true)) => Some(true),
-                (None, _) | (_, None) => None,
-                _ => Some(false),
-            }),
-            Test::And(all) => {
-                let mut known = true;
-                for one in all {
-                    match one.judge(cell) {
-                        Some(false) => return Some(false),
-                        Some(true) => {}
-                        None => known = false,
-                    }
-                }
-                known.then_some(true)
-            }
+            Test::Or(any) => decided(any, true, cell),
+            Test::And(all) => decided(all, false, cell),
             Test::Not(inside) => inside.judge(cell).map(|holds| !holds),
             Test::Null { view, negated } => Some(of(view).is_null() != *negated),
             Test::Compare { view, op, value, folded } => {
@@ -127,6 +113,19 @@ impl Test {
             }
         }
     }
+}
+
+/// One that is `by` decides; else it is the other, if all are known.
+fn decided<'j>(tests: &[Test], by: bool, cell: &impl Fn(&View) -> &'j Json) -> Option<bool> {
+    let mut known = true;
+    for test in tests {
+        match test.judge(cell) {
+            Some(holds) if holds == by => return Some(by),
+            Some(_) => {}
+            None => known = false,
+        }
+    }
+    known.then_some(!by)
 }
 
 fn compare(cell: &Json, op: Op, value: &Json, folded: &str, ty: &Type) -> Option<bool> {

@@ -22,6 +22,10 @@ use crate::{
 };
 
 mod corpus;
+mod late;
+mod operators;
+mod reading;
+mod writing;
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/language").join(name)
@@ -171,4 +175,17 @@ async fn run_with(program: &str, world: &Arc<World>, settings: RunSettings) -> F
 
 async fn ran(program: &str, world: &Arc<World>) -> Finished {
     run_with(program, world, settings()).await
+}
+
+/// The rows of a root, or its text.
+fn rows(finished: &Finished, root: usize) -> Json {
+    let root = finished.roots.iter().find(|one| one.root == root).unwrap_or_else(|| panic!("{finished:?}"));
+    match &root.result {
+        Shown::Rows { rows, .. } => json!(rows),
+        Shown::Text(text) => json!(text),
+    }
+}
+
+fn code(finished: &Finished) -> &'static str {
+    finished.failed.as_ref().map_or("", |failed| failed.fault.code)
 }

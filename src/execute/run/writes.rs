@@ -28,6 +28,14 @@ struct One {
     args: Map<String, Json>,
 }
 
+/// What a call gave back.
+struct Came {
+    /// What it was called on.
+    key: Map<String, Json>,
+    row: Option<Json>,
+    ack: Option<String>,
+}
+
 impl Engine {
     /// `Call` and `Each`.
     pub(super) async fn call(&self, node: &Node, inputs: &Inputs) -> Ran<Table> {
@@ -51,7 +59,7 @@ impl Engine {
                 Ok(page) => {
                     let row = page.rows.into_iter().next().filter(|row| !row.is_null());
                     page.warnings.into_iter().for_each(|warning| self.warn(node, warning));
-                    came.push((call.key, row, page.ack));
+                    came.push(Came { key: call.key, row, ack: page.ack });
                     report.done.push(names[index].clone());
                 }
                 Err(missing) => {
@@ -160,17 +168,12 @@ impl Engine {
     }
 
     /// The rows as the calls gave them back; where a call gave none, its key and what the source said.
-    fn written(
-        &self,
-        of: &Of,
-        operation: &Operation,
-        came: Vec<(Map<String, Json>, Option<Json>, Option<String>)>,
-    ) -> Ran<Rows> {
-        let any = came.iter().any(|(_, row, _)| row.is_some());
+    fn written(&self, of: &Of, operation: &Operation, came: Vec<Came>) -> Ran<Rows> {
+        let any = came.iter().any(|call| call.row.is_some());
         let form = Form::new(of.clone(), &|name| any && operation.returns(name), &self.relations, None);
         let mut rows = form.empty();
         let mut acks = Vec::new();
-        for (key, row, ack) in came {
+        for Came { key, row, ack } in came {
             let bytes = match row {
                 Some(row) => form.read(&row, Some(&key), &mut rows),
                 None => form.bare(&key, &mut rows),
