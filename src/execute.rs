@@ -12,3 +12,4 @@ pub mod run;
 pub mod sources;
 pub mod symbols;
 pub mod teaching;
+pub mod template;

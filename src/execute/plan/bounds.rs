@@ -18,7 +18,7 @@ pub(super) fn settle(plan: &mut Plan, uses: &[Uses], scope: &Scope) {
         plan.nodes[id].bounds = bounds(plan, id, uses, catalog);
     }
     for effect in &mut plan.effects {
-        effect.calls = plan.nodes[effect.node].bounds.requests;
+        effect.calls = plan.nodes[effect.node].bounds.rows;
     }
     plan.requests = plan.nodes.iter().map(|node| node.bounds.requests).fold(0, u64::saturating_add);
     for (id, uses) in uses.iter().enumerate() {
@@ -34,7 +34,7 @@ fn needed(plan: &Plan, uses: &[Uses]) -> Vec<BTreeSet<String>> {
     for root in &plan.roots {
         let node = &plan.nodes[root.node];
         // One row that is shown is shown whole; of many only what comes with them, unless columns are named.
-        if node.card == Card::One {
+        if node.card == Card::One && node.op != Op::Call {
             needed[root.node].extend(node.cols.iter().cloned());
         }
     }
@@ -143,6 +143,14 @@ fn fetched(plan: &mut Plan, id: usize, catalog: &Catalog, needed: &BTreeSet<Stri
             // Rows that stand in another's have their key, and the rest where nothing else could bring it.
             Op::Hop | Op::Identity => is_key || !gets,
             Op::Get => is_key,
+            // What a call gives back is a row or not; what was taken away cannot be read again.
+            Op::Call | Op::Each => {
+                let comes = |operation: &Operation| {
+                    operation.kind == Kind::Delete
+                        || operation.locator().is_some() && operation.returns(column)
+                };
+                is_key || !gets || operation(node, catalog).is_none_or(comes)
+            }
             _ => true,
         }
     };

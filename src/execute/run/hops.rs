@@ -1,17 +1,20 @@
 //! Along relations: rows that stand in the row, rows that a query bound to the row finds, and the row that a reference names.
 
+use std::collections::HashMap;
+
 use futures_util::{StreamExt, stream};
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
 use super::{
     Covered, Position, ROWS_AT_ONCE, Ran, Stop,
     engine::Engine,
     raw::Form,
     reads::{Brought, Reading},
-    table::{Of, Table},
+    table::{Of, Rows, Table},
     values::{Inputs, broken},
 };
 use crate::execute::{
+    canonical::canonical,
     catalog::{Embed, Kind},
     plan::{MOST_ROWS, Node},
 };
@@ -78,7 +81,7 @@ impl Engine {
         self.whole_of(node, of, rows, more).await
     }
 
-    async fn whole_of(&self, node: &Node, of: &Of, rows: super::table::Rows, more: bool) -> Ran<Table> {
+    async fn whole_of(&self, node: &Node, of: &Of, rows: Rows, more: bool) -> Ran<Table> {
         let mut table = Table::of(self.filled(node, of, rows).await?);
         if more {
             table.covered = Covered::Partial;
@@ -91,31 +94,45 @@ impl Engine {
     async fn bound(&self, node: &Node, of: &Of, from: &Table, inputs: &Inputs) -> Ran<Table> {
         let reading = Reading::new(self, node, of, inputs, from.order.len() as u64)?;
         let most = reading.most();
-        let mut asks = Vec::with_capacity(from.order.len());
+        // The same request for several rows is made once.
+        let (mut asks, mut known, mut turns) = (Vec::new(), HashMap::new(), Vec::new());
         for row in &from.order {
-            asks.extend(reading.ask(inputs, Some((from, *row)))?);
+            if let Some(ask) = reading.ask(inputs, Some((from, *row)))? {
+                let place = *known.entry(canonical(&json!(ask.args))).or_insert(asks.len());
+                turns.push(place);
+                if place == asks.len() {
+                    asks.push(ask);
+                }
+            }
         }
-        if asks.len() == 1 {
+        if turns.len() == 1 {
             let ask = asks.swap_remove(0);
             let brought = reading.read(ask, self.begins(node), most).await?;
             return Ok(reading.table(brought));
         }
-        let (mut rows, mut more, mut left) = (reading.form.empty(), false, asks.len());
+        let (mut rows, mut more, mut left) = (reading.form.empty(), false, turns.len());
         // Where few rows are wanted, few are asked for ahead: the first may have them all.
         let ahead = if most < 25 { 1 } else { ROWS_AT_ONCE };
         let reads =
             asks.into_iter().map(|ask| reading.read(ask, Position::default(), most)).collect::<Vec<_>>();
         let mut reads = stream::iter(reads).buffered(ahead);
-        while rows.len < most
-            && let Some(brought) = reads.next().await
-        {
-            let Brought { rows: found, next, late } = brought?;
-            if late {
-                return Err(Stop::Late);
+        let mut found: Vec<Rows> = Vec::new();
+        for place in turns {
+            if rows.len >= most {
+                break;
+            }
+            if place == found.len()
+                && let Some(brought) = reads.next().await
+            {
+                let brought = brought?;
+                if brought.late {
+                    return Err(Stop::Late);
+                }
+                more |= brought.next.is_some();
+                found.push(brought.rows);
             }
             left -= 1;
-            more |= next.is_some();
-            rows.append(found);
+            rows.append(found[place].clone());
         }
         drop(reads);
         more |= left > 0 || rows.len > most;

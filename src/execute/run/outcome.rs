@@ -44,6 +44,8 @@ fn shown(table: &Table) -> Shown {
 }
 
 fn lossy(table: &Table) -> Vec<String> {
-    let of_column = |view: &&View| table.rows.lossy.contains(&table.rows.columns[view.column].name);
+    let of_column = |view: &&View| {
+        table.rows.columns.get(view.column).is_some_and(|column| table.rows.lossy.contains(&column.name))
+    };
     table.views.iter().filter(of_column).map(|view| view.name.clone()).collect()
 }

@@ -3,22 +3,22 @@
 
 use std::io;
 
-use minijinja::{Environment, ErrorKind, Output, State, UndefinedBehavior, Value, value::Serde};
+use minijinja::{ErrorKind, Value, value::Serde};
 use serde_json::{Map, Value as Json};
 
 use super::{
     Ran, Stop,
     table::{Table, View},
 };
-use crate::execute::fault::Fault;
+use crate::execute::{
+    fault::Fault,
+    template::{self, FUEL, MOST_TEXT},
+};
 
-/// Most bytes that a template writes.
-pub const MOST_TEXT: usize = 256 << 10;
-/// Most steps of a template; 10,000 rows of twenty columns take some hundred thousand.
-const FUEL: u64 = 2_000_000;
+const HINT: &str = "a template sees rows, a list of objects by column";
 
 /// What a template makes of `rows`.
-pub(super) fn render(template: &str, table: &Table) -> Ran<String> {
+pub(super) fn render(source: &str, table: &Table) -> Ran<String> {
     if table.late {
         return Err(Stop::Late);
     }
@@ -30,12 +30,10 @@ pub(super) fn render(template: &str, table: &Table) -> Ran<String> {
             Value::from(Serde(table.views.iter().map(cell).collect::<Map<String, Json>>()))
         })
         .collect();
-    let mut environment = Environment::new();
-    environment.set_fuel(Some(FUEL));
-    environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
-    environment.set_formatter(format);
-    // It carries values from one turn of a loop to the next, by which a text could double at each.
-    environment.remove_global("namespace");
+    if let Some((line, why)) = template::refused(source) {
+        return Err(Fault::new("template", format!("line {line} of the template: {why}"), HINT).into());
+    }
+    let environment = template::environment();
     let failed = |error: &minijinja::Error| {
         let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
         let line = error.line().map(|line| format!(" in its line {line}")).unwrap_or_default();
@@ -48,18 +46,13 @@ pub(super) fn render(template: &str, table: &Table) -> Ran<String> {
             }
             _ => ("template", format!("the template failed{line}: {what}")),
         };
-        Stop::from(Fault::new(code, message, "a template sees rows, a list of objects by column"))
+        Stop::from(Fault::new(code, message, HINT))
     };
     let mut text = Bounded(Vec::new());
-    let template = environment.template_from_str(template).map_err(|error| failed(&error))?;
+    let template = environment.template_from_str(source).map_err(|error| failed(&error))?;
     let context = Value::from_pairs([("rows", Value::from(rows))]);
     template.render_captured_to(context, &mut text).map_err(|error| failed(&error))?;
     Ok(String::from_utf8_lossy(&text.0).into_owned())
-}
-
-/// Null is written as nothing.
-fn format(output: &mut Output, state: &mut State, value: &Value) -> Result<(), minijinja::Error> {
-    if value.is_none() { Ok(()) } else { minijinja::escape_formatter(output, state, value) }
 }
 
 struct Bounded(Vec<u8>);

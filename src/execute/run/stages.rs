@@ -1,6 +1,6 @@
 //! What is done with rows here: filters, orders, limits, columns. Each makes a view of the rows before it.
 
-use std::collections::HashSet;
+use std::{cmp::Ordering, collections::HashSet};
 
 use serde_json::Value as Json;
 
@@ -8,11 +8,13 @@ use super::{
     Covered, Ran, Stop,
     compare::{mark, ordered},
     conditions,
-    table::{Table, View},
+    table::{Table, Type, View},
     values::{Inputs, broken},
 };
 use crate::execute::{
+    catalog::Base,
     fault::Fault,
+    instant::Instant,
     plan::{Node, Op},
 };
 
@@ -56,23 +58,47 @@ fn sort(orders: &Json, table: &mut Table) {
         .flatten()
         .filter_map(|order| Some((table.find(&path(&order["by"]))?, order["desc"] == true)))
         .collect();
-    let mut rows = std::mem::take(&mut table.order);
-    rows.sort_by(|a, b| {
-        for (view, desc) in &orders {
-            let (a, b) = (table.cell(view, *a), table.cell(view, *b));
-            // What has no value comes last, in either direction.
-            let by = match (a.is_null(), b.is_null()) {
-                (false, false) if *desc => ordered(b, a, &view.ty),
-                (false, false) => ordered(a, b, &view.ty),
-                (a, b) => a.cmp(&b),
-            };
-            if by.is_ne() {
-                return by;
-            }
-        }
-        std::cmp::Ordering::Equal
+    let keys = |row: u32| -> Vec<SortKey> {
+        orders.iter().map(|(view, _)| SortKey::of(table.cell(view, row), &view.ty)).collect()
+    };
+    let mut rows: Vec<(Vec<SortKey>, u32)> = table.order.iter().map(|row| (keys(*row), *row)).collect();
+    rows.sort_by(|(a, _), (b, _)| {
+        let by =
+            orders.iter().zip(a.iter().zip(b)).map(|((view, desc), (a, b))| a.compared(b, &view.ty, *desc));
+        by.into_iter().find(|by| by.is_ne()).unwrap_or(Ordering::Equal)
     });
-    table.order = rows;
+    let order = rows.into_iter().map(|(_, row)| row).collect();
+    table.order = order;
+}
+
+/// What a row is sorted by: instants are read once.
+enum SortKey<'j> {
+    Time(Instant),
+    Value(&'j Json),
+}
+
+impl SortKey<'_> {
+    fn of<'j>(cell: &'j Json, ty: &Type) -> SortKey<'j> {
+        let time = match (ty, cell) {
+            (Type::Base(Base::Datetime | Base::Date), Json::String(text)) => Instant::parse(text),
+            _ => None,
+        };
+        time.map_or(SortKey::Value(cell), SortKey::Time)
+    }
+
+    fn compared(&self, other: &SortKey, ty: &Type, desc: bool) -> Ordering {
+        let order = match (self, other) {
+            // What has no value comes last, in either direction.
+            (SortKey::Value(a), SortKey::Value(b)) if a.is_null() || b.is_null() => {
+                return a.is_null().cmp(&b.is_null());
+            }
+            (SortKey::Time(_), SortKey::Value(_)) => return Ordering::Less,
+            (SortKey::Value(_), SortKey::Time(_)) => return Ordering::Greater,
+            (SortKey::Time(a), SortKey::Time(b)) => a.cmp(b),
+            (SortKey::Value(a), SortKey::Value(b)) => ordered(a, b, ty),
+        };
+        if desc { order.reverse() } else { order }
+    }
 }
 
 fn limit(most: u64, table: &mut Table) {
@@ -122,10 +148,11 @@ fn singleton(table: &mut Table) -> Ran<()> {
 }
 
 fn columns(columns: &Json, table: &mut Table) {
-    let kept = columns.as_array().into_iter().flatten().filter_map(|column| {
-        let mut view = table.find(&path(&column["of"]))?;
-        view.name = column["as"].as_str().unwrap_or_default().to_owned();
-        Some(view)
+    // A column that did not come has no value anywhere.
+    let none = View { name: String::new(), column: usize::MAX, path: Vec::new(), ty: Type::Base(Base::Json) };
+    let kept = columns.as_array().into_iter().flatten().map(|column| View {
+        name: column["as"].as_str().unwrap_or_default().to_owned(),
+        ..table.find(&path(&column["of"])).unwrap_or_else(|| none.clone())
     });
     table.views = kept.collect();
 }

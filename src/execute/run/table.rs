@@ -77,7 +77,7 @@ impl Rows {
     }
 
     pub fn cell(&self, column: usize, row: usize) -> &Json {
-        self.columns[column].cells.get(row).unwrap_or(&Json::Null)
+        self.columns.get(column).and_then(|column| column.cells.get(row)).unwrap_or(&Json::Null)
     }
 
     /// The row's key by its parts; a part that is not there is null.

@@ -69,7 +69,7 @@ impl Engine {
                 }
             }
         }
-        let rows = self.written(&of, operation, came)?;
+        let rows = self.written(node, &of, operation, came)?;
         for (done, row) in report.done.iter_mut().zip(0..rows.len) {
             // What was made has its identity from the source.
             if done.is_null() {
@@ -77,7 +77,8 @@ impl Engine {
             }
         }
         self.reported(report);
-        Ok(Table::of(rows))
+        // What did not come back, and is wanted, is read as it is now.
+        self.filled(node, &of, rows).await.map(Table::of)
     }
 
     async fn make(
@@ -168,9 +169,11 @@ impl Engine {
     }
 
     /// The rows as the calls gave them back; where a call gave none, its key and what the source said.
-    fn written(&self, of: &Of, operation: &Operation, came: Vec<Came>) -> Ran<Rows> {
+    fn written(&self, node: &Node, of: &Of, operation: &Operation, came: Vec<Came>) -> Ran<Rows> {
         let any = came.iter().any(|call| call.row.is_some());
-        let form = Form::new(of.clone(), &|name| any && operation.returns(name), &self.relations, None);
+        let comes =
+            |name: &str| any && operation.returns(name) || node.fetched.iter().any(|fetched| fetched == name);
+        let form = Form::new(of.clone(), &comes, &self.relations, None);
         let mut rows = form.empty();
         let mut acks = Vec::new();
         for Came { key, row, ack } in came {

@@ -5,7 +5,7 @@ use super::{
     keys::did,
     *,
 };
-use crate::execute::names;
+use crate::execute::{names, template};
 
 /// What other languages call what a stage does, and what to write here.
 const MEANT: [(&str, &str); 18] = [
@@ -239,7 +239,7 @@ impl Checker<'_> {
     }
 
     fn template(&self, text: &Text) -> Checked<()> {
-        let environment = minijinja::Environment::new();
+        let environment = template::environment();
         let broken = |line: usize, message: String| {
             // The heredoc's first line is its opening.
             let body = text.span.text(self.source);
@@ -253,7 +253,10 @@ impl Checker<'_> {
             let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
             broken(error.line().unwrap_or(1), format!("the template cannot be read: {detail}"))
         })?;
-        let known = |name: &str| matches!(name, "rows" | "range" | "dict" | "namespace" | "loop");
+        if let Some((line, why)) = template::refused(&text.text) {
+            return Err(broken(line, why));
+        }
+        let known = |name: &str| matches!(name, "rows" | "range" | "loop");
         let mut undeclared: Vec<String> =
             template.undeclared_variables(false).into_iter().filter(|name| !known(name)).collect();
         undeclared.sort();

@@ -166,7 +166,7 @@ async fn a_template_sees_rows_alone_and_is_bounded() {
             "{% for a in range(90000) %}{{ rows[0].name }}{{ rows[0].name }}{{ rows[0].name }}{% endfor %}",
             "too_large",
         ),
-        ("{{ 'a' * 90000000 }}", "too_large"),
+        ("{{ rows|map(attribute='name')|join('x')|nothing }}", "template"),
     ] {
         assert_eq!(code(&ran(&render(template), &world).await), want, "{template}");
     }
@@ -182,7 +182,13 @@ async fn ten_thousand_rows() {
                 "assignee": { "login": format!("o{}", mixed % 50) }, "updated_at": "2026-11-30T01:00:00+02:00", "project_id": "p" })
     };
     let rows_of: Vec<Json> = (0..10_000).map(row).collect();
-    let world = Arc::new(World::new(&json!([{ "op": "issue_list", "rows": rows_of }])));
+    let world = Arc::new(World::new(&json!([{ "op": "issue_list", "rows": rows_of.clone() }])));
+    let began = std::time::Instant::now();
+    drop(std::hint::black_box(rows_of.clone()));
+    println!(
+        "the test source's own copy of its rows, in each: {:.2} ms",
+        began.elapsed().as_secs_f64() * 1e3
+    );
     let (catalogs, read) = (catalogs(), "Issue | filter(project = \"p\"");
     for (what, program) in [
         ("read", format!("{read}) | aggregate(n = count())")),
