@@ -10,7 +10,7 @@ use std::{
 
 use futures_util::{
     FutureExt,
-    future::{BoxFuture, Shared},
+    future::{BoxFuture, Shared, WeakShared},
 };
 use serde_json::json;
 use tokio::{
@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{AT_ONCE, GRACE, MOST_BYTES, Progress, Stop, Tell};
+use super::{AT_ONCE, GRACE, MOST_BYTES, Progress, Stop, Tell, raw::size};
 use crate::execute::{
     canonical::canonical,
     fault::Fault,
@@ -27,11 +27,22 @@ use crate::execute::{
 
 type Answer = Result<Arc<Page>, SourceError>;
 
+/// Most bytes of answers that are kept for who asks the same again.
+const MOST_KEPT: usize = 16 << 20;
+
+/// A `get` that was asked for.
+enum Same {
+    /// As long as somebody waits for it: given up by all, it holds no slot.
+    Asked(WeakShared<BoxFuture<'static, Answer>>),
+    Known(Answer),
+}
+
 pub(super) struct Asks {
     sources: Arc<dyn Sources>,
     slots: Arc<Semaphore>,
     /// `get`s by what they ask, so that each is made once.
-    same: Mutex<HashMap<String, Shared<BoxFuture<'static, Answer>>>>,
+    same: Mutex<HashMap<String, Same>>,
+    kept: AtomicUsize,
     /// Writes so far: what was read before one may be otherwise after it.
     written: AtomicU64,
     requests: AtomicU64,
@@ -49,6 +60,7 @@ impl Asks {
             sources,
             slots: Arc::new(Semaphore::new(AT_ONCE)),
             same: Mutex::default(),
+            kept: AtomicUsize::new(0),
             written: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             rows: AtomicU64::new(0),
@@ -83,27 +95,38 @@ impl Asks {
     /// One row by its key.
     pub async fn get(&self, ask: Ask) -> Result<Arc<Page>, Missing> {
         let written = self.written.load(Ordering::Relaxed);
-        let what = json!([ask.catalog.id, &*ask.operation, ask.key, ask.args, written]);
-        let (asked, first) = {
-            let mut same = self.same.lock().unwrap_or_else(PoisonError::into_inner);
-            let key = canonical(&what);
-            match same.get(&key) {
-                Some(asked) => (asked.clone(), false),
-                None => {
-                    let asked = self.begin(ask).map(|answer| answer.map(Arc::new)).boxed().shared();
-                    same.insert(key, asked.clone());
-                    (asked, true)
-                }
+        let key = canonical(&json!([ask.catalog.id, &*ask.operation, ask.key, ask.args, written]));
+        let (asked, first) = match self.known(&key) {
+            Some(Ok(answer)) => return answer.map_err(Missing::Failed),
+            Some(Err(asked)) => (asked, false),
+            None => {
+                let asked = self.begin(ask).map(|answer| answer.map(Arc::new)).boxed().shared();
+                self.keep(&key, asked.downgrade().map(Same::Asked));
+                (asked, true)
             }
         };
-        match timeout_at(self.deadline, asked).await {
-            Ok(answer) => {
-                if first {
-                    self.counted();
-                }
-                answer.map_err(Missing::Failed)
+        let Ok(answer) = timeout_at(self.deadline, asked).await else { return Err(Missing::Late) };
+        if first {
+            let bytes = answer.iter().flat_map(|page| &page.rows).map(size).sum::<usize>();
+            if self.kept.fetch_add(bytes, Ordering::Relaxed) + bytes <= MOST_KEPT {
+                self.keep(&key, Some(Same::Known(answer.clone())));
             }
-            Err(_) => Err(Missing::Late),
+            self.counted();
+        }
+        answer.map_err(Missing::Failed)
+    }
+
+    /// What is known of a `get`: its answer, or that it is under way.
+    fn known(&self, key: &str) -> Option<Result<Answer, Shared<BoxFuture<'static, Answer>>>> {
+        match self.same.lock().unwrap_or_else(PoisonError::into_inner).get(key)? {
+            Same::Asked(asked) => asked.upgrade().map(Err),
+            Same::Known(answer) => Some(Ok(answer.clone())),
+        }
+    }
+
+    fn keep(&self, key: &str, what: Option<Same>) {
+        if let Some(what) = what {
+            self.same.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned(), what);
         }
     }
 

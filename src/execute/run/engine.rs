@@ -161,7 +161,10 @@ impl Engine {
             }
             Op::Render => {
                 let template = node.args.as_str().unwrap_or_default();
-                return render::render(template, inputs.table()?).map(Output::Text);
+                let (template, table) = (template.to_owned(), inputs.table()?.clone());
+                // It may take long, and nothing else is to wait for it.
+                let text = tokio::task::spawn_blocking(move || render::render(&template, &table)).await;
+                return text.map_err(|_| broken("a template could not be run"))?.map(Output::Text);
             }
             Op::Filter | Op::Sort | Op::Limit | Op::PageSize | Op::Distinct | Op::Singleton | Op::Columns => {
                 stages::stage(node, inputs)?
@@ -173,7 +176,7 @@ impl Engine {
     fn finish(&self, states: Vec<State>) -> Finished {
         let said = std::mem::take(&mut *self.said.lock().unwrap_or_else(PoisonError::into_inner));
         let mut finished = Finished { requests: self.asks.requests(), ..Finished::default() };
-        let mut late = Vec::new();
+        let (mut late, mut lost) = (Vec::new(), None);
         for (root, of) in self.plan.roots.iter().enumerate() {
             let mut from_here = ancestors(&self.plan, [of.node]);
             from_here.retain(|id| self.plan.nodes[*id].effect.is_some());
@@ -186,14 +189,23 @@ impl Engine {
                     finished.roots.push(super::RootRows { next, ..shown });
                 }
                 State::Late if again => late.push(root),
+                State::Late => lost = lost.or(Some(of.node)),
                 _ => {}
             }
         }
         finished.rest = (!late.is_empty()).then_some(Cursor { roots: late, read: None });
-        finished.failed = states.iter().enumerate().find_map(|(node, state)| match state {
+        let failed = states.iter().enumerate().find_map(|(node, state)| match state {
             State::Failed(Some(fault)) => Some(Failure { node, fault: fault.clone() }),
             _ => None,
         });
+        finished.failed = failed.or(lost.map(|node| Failure {
+            node,
+            fault: Fault::new(
+                "deadline",
+                "there was no time for what follows the writes",
+                "the writes are reported; read what is there with a program of its own",
+            ),
+        }));
         for effect in self.plan.effects.iter().filter(|effect| self.wanted.contains(&effect.node)) {
             let report = said.writes.iter().find(|report| report.node == effect.node).cloned();
             finished.writes.push(report.unwrap_or_else(|| WriteReport {

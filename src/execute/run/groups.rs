@@ -1,6 +1,9 @@
 //! Rows taken together: groups, counts, sums. They want the whole of their input, and say so where they did not get it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use serde_json::{Number, Value as Json};
 
@@ -8,7 +11,7 @@ use super::{
     Ran, Stop,
     compare::{mark, ordered},
     stages::path,
-    table::{Column, Rows, Table, Type, View},
+    table::{Column, Of, Rows, Table, Type, View},
     values::{Inputs, broken},
 };
 use crate::execute::{catalog::Base, fault::Fault, plan::Node};
@@ -63,8 +66,8 @@ pub(super) fn group(node: &Node, inputs: &Inputs) -> Ran<Table> {
         Ok(Column { name: name.clone(), ty: aggregate_type(one), cells })
     });
     let columns = columns.collect::<Ran<Vec<_>>>()?;
-    // What a column holds that is an identity is known to those rows alone.
-    let of = None;
+    // Identities among their columns are of that catalog still; the rows are of no entity.
+    let of = table.rows.of.as_ref().map(|of| Of { catalog: Arc::clone(&of.catalog), entity: "".into() });
     let rows = Rows { of, columns, within: Vec::new(), len: groups.len(), lossy: BTreeSet::new() };
     let mut grouped = Table::of(rows);
     grouped.covered = table.covered;

@@ -280,3 +280,68 @@ pub(super) fn size(value: &Json) -> usize {
         Json::Object(map) => map.iter().map(|(key, item)| key.len() + size(item) + 4).sum::<usize>() + 2,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_read_in_the_form_of_their_type() {
+        let unix = Domain { wire: Some(TimeWire::Unix), ..Domain::of(Base::Datetime) };
+        let unix_ms = Domain { wire: Some(TimeWire::UnixMs), ..Domain::of(Base::Datetime) };
+        let of = Domain::of;
+        for (domain, raw, want) in [
+            (&unix, json!(1_764_504_000), json!("2025-11-30T12:00:00Z")),
+            (&unix, json!("1764504000"), json!("2025-11-30T12:00:00Z")),
+            (&unix, json!(1_764_504_000.25), json!("2025-11-30T12:00:00.25Z")),
+            (&unix_ms, json!(1_764_504_000_250_i64), json!("2025-11-30T12:00:00.25Z")),
+            (&unix_ms, json!(-1), json!("1969-12-31T23:59:59.999Z")),
+            (&of(Base::Datetime), json!("2026-11-30"), json!("2026-11-30T00:00:00Z")),
+            (&of(Base::Date), json!("2026-11-30T23:00:00Z"), json!("2026-11-30")),
+            (&of(Base::Int), json!("12"), json!(12)),
+            (&of(Base::Int), json!(12.0), json!(12)),
+            (&of(Base::Float), json!("1.5"), json!(1.5)),
+            (&of(Base::Bool), json!("True"), json!(true)),
+            (&of(Base::Bool), json!(0), json!(false)),
+            (&of(Base::String), json!(7), json!("7")),
+            (
+                &of(Base::Uuid),
+                json!("6F9619FF-8B86-4011-B42D-00CF4FC964FF"),
+                json!("6f9619ff-8b86-4011-b42d-00cf4fc964ff"),
+            ),
+            (&of(Base::Json), json!({"a": [1]}), json!({"a": [1]})),
+            (&of(Base::Int), Json::Null, Json::Null),
+        ] {
+            assert_eq!(normal(raw.clone(), domain), (want, true), "{raw} as {}", domain.base.name());
+        }
+        for (domain, raw) in [
+            (&unix, json!("soon")),
+            (&of(Base::Datetime), json!(12)),
+            (&of(Base::Date), json!("30.11.2026")),
+            (&of(Base::Int), json!(1.5)),
+            (&of(Base::Int), json!("many")),
+            (&of(Base::Bool), json!(2)),
+            (&of(Base::String), json!(["a"])),
+        ] {
+            assert_eq!(normal(raw.clone(), domain), (raw.clone(), false), "{raw} as {}", domain.base.name());
+        }
+    }
+
+    #[test]
+    fn what_lies_at_a_place_is_found_and_else_null() {
+        let raw = json!({"a": {"b": 1}, "items": [{"x": {"n": 1}}, {"y": 2}, {"x": {"n": 3}}], "map": {"k": {"v": 1}, "l": {"v": 2}}});
+        for (place, want) in [
+            ("$", raw.clone()),
+            ("$.a.b", json!(1)),
+            ("$.a.c.d", Json::Null),
+            ("$.items.*.x.n", json!([1, 3])),
+            ("$.map.*.v", json!([1, 2])),
+            ("$.a.b.*", json!([])),
+        ] {
+            let at = Locator::try_from(place.to_owned()).unwrap();
+            assert_eq!(located(&at, &raw), want, "{place}");
+        }
+    }
+}

@@ -184,3 +184,42 @@ async fn progress_is_told_at_each_request_and_step() {
     assert_eq!(*told.last().unwrap(), Progress { requests: 3, rows: 3, steps: 2, of_steps: 2 });
     assert!(told.windows(2).all(|two| two[0].requests <= two[1].requests && two[0].steps <= two[1].steps));
 }
+
+#[tokio::test]
+async fn requests_that_were_given_up_hold_no_place() {
+    // Three fetches fail at their first row, each with seven requests behind it that never end: more than there are places.
+    struct Stuck;
+    impl Sources for Stuck {
+        fn ask(&self, ask: Ask) -> BoxFuture<'static, Result<Page, SourceError>> {
+            async move {
+                tokio::task::yield_now().await;
+                let part = ask.key.values().next().and_then(Json::as_str).unwrap_or_default();
+                let rows = || (0..8).map(|n| json!({ "name": n.to_string(), "id": n.to_string() })).collect();
+                match (&*ask.operation, part) {
+                    ("type_list" | "pokemon_list" | "issue_list", _) => {
+                        Ok(Page { rows: rows(), ..Page::default() })
+                    }
+                    ("project_get", _) => Ok(Page { rows: vec![json!({ "title": "P" })], ..Page::default() }),
+                    ("issue_get", "x") => {
+                        Ok(Page { rows: vec![json!({ "project_id": "p1" })], ..Page::default() })
+                    }
+                    (_, "0") => Err(SourceError {
+                        kind: SourceErrorKind::Status,
+                        message: "no".to_owned(),
+                        uncertain: false,
+                    }),
+                    _ => std::future::pending().await,
+                }
+            }
+            .boxed()
+        }
+    }
+    let program = "a = Type | limit(8)
+b = Pokemon | limit(8)
+c = Issue | filter(project = \"p\") | limit(8)
+a[id], b[height], c[body], Issue(\"x\").parent_project[title]";
+    let soon = RunSettings::new("run-1", Duration::from_secs(3));
+    let finished = run(planned(program), catalogs(), Arc::new(Stuck), scripted::caller(), soon).await;
+    assert_eq!(code(&finished), "upstream_status");
+    assert_eq!(rows(&finished, 3), json!([["P"]]));
+}
