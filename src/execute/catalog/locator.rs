@@ -4,6 +4,7 @@ use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
 /// What a locator starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,35 @@ impl Locator {
     /// Whether it may find more than one value.
     pub fn is_many(&self) -> bool {
         self.hops.contains(&Hop::Each)
+    }
+}
+
+impl Locator {
+    /// What lies there, below what its root stands for: of a place with `*` a list of all that is found, else the value, or
+    /// null.
+    pub fn value(&self, root: &Json) -> Json {
+        let mut found = Vec::new();
+        collect(&self.hops, root, &mut found);
+        match self.is_many() {
+            true => found.into_iter().cloned().collect(),
+            false => found.pop().cloned().unwrap_or_default(),
+        }
+    }
+}
+
+fn collect<'j>(hops: &[Hop], value: &'j Json, found: &mut Vec<&'j Json>) {
+    match (hops.split_first(), value) {
+        (None, value) => found.push(value),
+        (Some((Hop::Key(key), rest)), value) => {
+            value.get(key).into_iter().for_each(|inside| collect(rest, inside, found));
+        }
+        (Some((Hop::Each, rest)), Json::Array(items)) => {
+            items.iter().for_each(|item| collect(rest, item, found));
+        }
+        (Some((Hop::Each, rest)), Json::Object(map)) => {
+            map.values().for_each(|item| collect(rest, item, found));
+        }
+        _ => {}
     }
 }
 
@@ -145,6 +175,8 @@ pub fn placeholders(line: &str) -> Result<Vec<Input>, String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -163,5 +195,21 @@ mod tests {
         assert_eq!(placeholders("GET /p/{args.project}/i/{key.id}"), Ok(want));
         assert_eq!(placeholders("GET /p/{project}"), Err("project".to_owned()));
         assert_eq!(placeholders("GET /p/{key.id"), Err("key.id".to_owned()));
+    }
+
+    #[test]
+    fn what_lies_at_a_place_is_found_and_else_null() {
+        let raw = json!({"a": {"b": 1}, "items": [{"x": {"n": 1}}, {"y": 2}, {"x": {"n": 3}}], "map": {"k": {"v": 1}, "l": {"v": 2}}});
+        for (place, want) in [
+            ("$", raw.clone()),
+            ("$.a.b", json!(1)),
+            ("$.a.c.d", Json::Null),
+            ("$.items.*.x.n", json!([1, 3])),
+            ("$.map.*.v", json!([1, 2])),
+            ("$.a.b.*", json!([])),
+        ] {
+            let at = Locator::try_from(place.to_owned()).unwrap();
+            assert_eq!(at.value(&raw), want, "{place}");
+        }
     }
 }

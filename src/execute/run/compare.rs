@@ -15,22 +15,23 @@ pub(super) fn compared(a: &Json, b: &Json, ty: &Type) -> Option<Ordering> {
         (Json::Bool(a), Json::Bool(b)) => Some(a.cmp(b)),
         (Json::Number(a), Json::Number(b)) => Some(numbers(a, b)),
         (Json::String(a), Json::String(b)) => {
-            if is_time(ty)
-                && let (Some(a), Some(b)) = (Instant::parse(a), Instant::parse(b))
-            {
-                return Some(a.cmp(&b));
+            match is_time(ty).then(|| (Instant::parse(a), Instant::parse(b))) {
+                Some((Some(a), Some(b))) => Some(a.cmp(&b)),
+                // What is no instant compares with none.
+                Some((Some(_), None) | (None, Some(_))) => None,
+                _ => Some(a.cmp(b)),
             }
-            Some(a.cmp(b))
         }
         (Json::Array(_), Json::Array(_)) | (Json::Object(_), Json::Object(_)) => Some(ordered(a, b, ty)),
         _ => None,
     }
 }
 
-/// One order of all values.
+/// One order of all values: total, as sorting needs it.
 pub(super) fn ordered(a: &Json, b: &Json, ty: &Type) -> Ordering {
-    if let Some(order) = rank(a).cmp(&rank(b)).is_ne().then(|| rank(a).cmp(&rank(b))) {
-        return order;
+    let by_kind = rank(a).cmp(&rank(b));
+    if by_kind.is_ne() {
+        return by_kind;
     }
     match (a, b) {
         (Json::Array(a), Json::Array(b)) => {
@@ -41,6 +42,11 @@ pub(super) fn ordered(a: &Json, b: &Json, ty: &Type) -> Ordering {
             let parts = a.iter().zip(b).map(|((a, x), (b, y))| a.cmp(b).then_with(|| ordered(x, y, ty)));
             parts.fold(Ordering::Equal, Ordering::then).then(a.len().cmp(&b.len()))
         }
+        // Of a text that is an instant and one that is not, the instant comes first.
+        (Json::String(a), Json::String(b)) if is_time(ty) => match (Instant::parse(a), Instant::parse(b)) {
+            (Some(a), Some(b)) => a.cmp(&b),
+            (a_time, b_time) => b_time.is_some().cmp(&a_time.is_some()).then_with(|| a.cmp(b)),
+        },
         _ => compared(a, b, ty).unwrap_or(Ordering::Equal),
     }
 }
@@ -60,17 +66,24 @@ fn is_time(ty: &Type) -> bool {
     matches!(ty, Type::Base(Base::Datetime | Base::Date))
 }
 
-pub(super) fn numbers(a: &Number, b: &Number) -> Ordering {
-    if let (Some(a), Some(b)) = (a.as_i64(), b.as_i64()) {
-        return a.cmp(&b);
+/// Whole numbers are held against others as they are, not as the nearest float: rounding would make the order contradict itself.
+fn numbers(a: &Number, b: &Number) -> Ordering {
+    let whole = |number: &Number| number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
+    match (whole(a), whole(b)) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        (Some(a), None) => with_float(a, b.as_f64().unwrap_or(0.0)),
+        (None, Some(b)) => with_float(b, a.as_f64().unwrap_or(0.0)).reverse(),
+        (None, None) => a.as_f64().partial_cmp(&b.as_f64()).unwrap_or(Ordering::Equal),
     }
-    if let (Some(a), Some(b)) = (a.as_u64(), b.as_u64()) {
-        return a.cmp(&b);
+}
+
+fn with_float(whole: i128, float: f64) -> Ordering {
+    // Beyond these bounds no whole number of JSON is.
+    if float.abs() >= 1e20 {
+        return if float > 0.0 { Ordering::Less } else { Ordering::Greater };
     }
-    match (a.as_f64(), b.as_f64()) {
-        (Some(a), Some(b)) => a.partial_cmp(&b).unwrap_or(Ordering::Equal),
-        _ => Ordering::Equal,
-    }
+    let floor = float.floor();
+    whole.cmp(&(floor as i128)).then(if float > floor { Ordering::Less } else { Ordering::Equal })
 }
 
 /// Appends what two values have in common exactly if they are equal: for sets of values.
@@ -80,12 +93,11 @@ pub(super) fn mark(value: &Json, to: &mut Vec<u8>) {
         Json::Bool(value) => to.push(if *value { b't' } else { b'f' }),
         Json::Number(number) => {
             // 1 and 1.0 are one number.
-            let whole = number.as_i64().or_else(|| {
-                number
-                    .as_f64()
-                    .filter(|float| float.fract() == 0.0 && float.abs() < 9e15)
-                    .map(|float| float as i64)
-            });
+            let whole =
+                number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from)).or_else(|| {
+                    let float = number.as_f64()?;
+                    (float.fract() == 0.0 && float.abs() < 1e20).then_some(float as i128)
+                });
             to.push(b'#');
             match whole {
                 Some(whole) => to.extend_from_slice(&whole.to_be_bytes()),
@@ -112,6 +124,75 @@ pub(super) fn mark(value: &Json, to: &mut Vec<u8>) {
                 mark(item, to);
             }
             to.push(b'}');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn values() -> impl Strategy<Value = Json> {
+        let leaf = prop_oneof![
+            Just(Json::Null),
+            any::<bool>().prop_map(Json::from),
+            (-3..4_i64).prop_map(Json::from),
+            (-6..7_i64).prop_map(|half| Json::from(half as f64 / 2.0)),
+            prop_oneof![
+                Just(json!(9_007_199_254_740_992_i64)),
+                Just(json!(9_007_199_254_740_993_i64)),
+                Just(json!(9_007_199_254_740_992.0)),
+                Just(json!(u64::MAX)),
+                Just(json!(i64::MIN)),
+                Just(json!(1e30)),
+            ],
+            prop_oneof![
+                Just("2026-11-30T12:00:00Z"),
+                Just("2026-11-30T13:00:00+02:00"),
+                Just("2026-11-30T12:00:00.5Z"),
+                Just("2026"),
+                Just("x"),
+                Just(""),
+            ]
+            .prop_map(Json::from),
+        ];
+        leaf.prop_recursive(2, 8, 3, |inside| {
+            prop_oneof![
+                prop::collection::vec(inside.clone(), 0..3).prop_map(Json::Array),
+                prop::collection::btree_map("[ab]", inside, 0..3)
+                    .prop_map(|map| Json::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn the_order_never_contradicts_itself(a in values(), b in values(), c in values(), time in any::<bool>()) {
+            let ty = Type::Base(if time { Base::Datetime } else { Base::Json });
+            prop_assert_eq!(ordered(&a, &b, &ty), ordered(&b, &a, &ty).reverse());
+            prop_assert_eq!(ordered(&a, &a, &ty), Ordering::Equal);
+            if ordered(&a, &b, &ty).is_le() && ordered(&b, &c, &ty).is_le() {
+                prop_assert!(ordered(&a, &c, &ty).is_le(), "{} {} {}", a, b, c);
+            }
+            if let Some(order) = compared(&a, &b, &ty) {
+                prop_assert_eq!(order, ordered(&a, &b, &ty));
+            }
+        }
+
+        #[test]
+        fn values_are_one_in_a_set_exactly_if_they_are_equal(a in values(), b in values()) {
+            let marked = |value: &Json| {
+                let mut marks = Vec::new();
+                mark(value, &mut marks);
+                marks
+            };
+            let equal = ordered(&a, &b, &Type::Base(Base::Json)).is_eq();
+            prop_assert_eq!(marked(&a) == marked(&b), equal);
         }
     }
 }

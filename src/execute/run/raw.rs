@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value as Json};
 
 use super::table::{Column, Of, Rows, Type};
 use crate::execute::{
-    catalog::{Base, Domain, Embed, Entity, Holds, Hop, Locator, TimeWire},
+    catalog::{Base, Domain, Embed, Entity, Holds, Locator, TimeWire},
     instant::{self, Instant},
 };
 
@@ -80,7 +80,7 @@ impl Form {
     pub fn read(&self, raw: &Json, key: Option<&Map<String, Json>>, rows: &mut Rows) -> usize {
         let mut bytes = 0;
         for (wanted, column) in self.fields.iter().zip(&mut rows.columns) {
-            let (mut cell, fits) = wanted.holds.value(located(&wanted.at, raw));
+            let (mut cell, fits) = wanted.holds.value(wanted.at.value(raw));
             if !fits {
                 rows.lossy.insert(wanted.name.clone());
             }
@@ -93,7 +93,7 @@ impl Form {
             column.cells.push(cell);
         }
         for ((_, at), (_, cells)) in self.within.iter().zip(&mut rows.within) {
-            let cell = match located(at, raw) {
+            let cell = match at.value(raw) {
                 Json::Array(items) if at.is_many() || at.hops.is_empty() => Json::Array(items),
                 Json::Null => Json::Array(Vec::new()),
                 one => Json::Array(vec![one]),
@@ -154,40 +154,6 @@ impl Read {
                 (_, raw) => (raw, false),
             },
         }
-    }
-}
-
-/// What lies there: of a place with `*` a list, else the value or null.
-pub(super) fn located(at: &Locator, raw: &Json) -> Json {
-    if at.is_many() {
-        let mut found = Vec::new();
-        collect(&at.hops, raw, &mut found);
-        return Json::Array(found.into_iter().cloned().collect());
-    }
-    let mut value = raw;
-    for hop in &at.hops {
-        let Hop::Key(key) = hop else { return Json::Null };
-        match value.get(key) {
-            Some(inside) => value = inside,
-            None => return Json::Null,
-        }
-    }
-    value.clone()
-}
-
-fn collect<'j>(hops: &[Hop], value: &'j Json, found: &mut Vec<&'j Json>) {
-    match (hops.split_first(), value) {
-        (None, value) => found.push(value),
-        (Some((Hop::Key(key), rest)), value) => {
-            value.get(key).into_iter().for_each(|inside| collect(rest, inside, found));
-        }
-        (Some((Hop::Each, rest)), Json::Array(items)) => {
-            items.iter().for_each(|item| collect(rest, item, found));
-        }
-        (Some((Hop::Each, rest)), Json::Object(map)) => {
-            map.values().for_each(|item| collect(rest, item, found));
-        }
-        _ => {}
     }
 }
 
@@ -326,22 +292,6 @@ mod tests {
             (&of(Base::String), json!(["a"])),
         ] {
             assert_eq!(normal(raw.clone(), domain), (raw.clone(), false), "{raw} as {}", domain.base.name());
-        }
-    }
-
-    #[test]
-    fn what_lies_at_a_place_is_found_and_else_null() {
-        let raw = json!({"a": {"b": 1}, "items": [{"x": {"n": 1}}, {"y": 2}, {"x": {"n": 3}}], "map": {"k": {"v": 1}, "l": {"v": 2}}});
-        for (place, want) in [
-            ("$", raw.clone()),
-            ("$.a.b", json!(1)),
-            ("$.a.c.d", Json::Null),
-            ("$.items.*.x.n", json!([1, 3])),
-            ("$.map.*.v", json!([1, 2])),
-            ("$.a.b.*", json!([])),
-        ] {
-            let at = Locator::try_from(place.to_owned()).unwrap();
-            assert_eq!(located(&at, &raw), want, "{place}");
         }
     }
 }

@@ -1,7 +1,7 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
@@ -16,7 +16,7 @@ use crate::{
         language::check,
         plan,
         sources::{Ask, Page, SourceError, SourceErrorKind},
-        symbols::{Scope, Seed},
+        symbols::{Ledger, Scope, Seed},
     },
     mcp::scripted,
 };
@@ -31,23 +31,46 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/language").join(name)
 }
 
+/// Those of the corpora, and those of the second wave of seeds.
 fn catalogs() -> Arc<Catalogs> {
-    Arc::new(load_folder(&folder("catalogs")).unwrap())
+    static CATALOGS: OnceLock<Arc<Catalogs>> = OnceLock::new();
+    let all = || {
+        let mut all = Catalogs::default();
+        for name in ["catalogs", "more"] {
+            load_folder(&folder(name))
+                .unwrap()
+                .iter()
+                .for_each(|(_, loaded)| assert!(all.add(loaded.clone())));
+        }
+        Arc::new(all)
+    };
+    Arc::clone(CATALOGS.get_or_init(all))
+}
+
+/// Everything of the corpora's session, and what the catalogs have beside it.
+fn scope() -> &'static Scope {
+    static SCOPE: OnceLock<Scope> = OnceLock::new();
+    SCOPE.get_or_init(|| {
+        let catalogs = catalogs();
+        let mut ledger = Ledger::default();
+        for file in ["session.json", "more/session.json"] {
+            let session: Json =
+                serde_json::from_str(&std::fs::read_to_string(folder(file)).unwrap()).unwrap();
+            let seeds: Vec<Seed> = serde_json::from_value(session["seeds"].clone()).unwrap();
+            ledger.extend(&seeds, &catalogs).unwrap();
+        }
+        for (api, loaded) in catalogs.iter() {
+            let seed = |entity: &str| Seed { api: api.to_owned(), entity: entity.to_owned() };
+            ledger.extend(&loaded.catalog.entities.keys().map(seed).collect::<Vec<_>>(), &catalogs).unwrap();
+        }
+        Scope::new(ledger, &catalogs).unwrap()
+    })
 }
 
 fn planned(program: &str) -> Arc<Plan> {
-    let catalogs = catalogs();
-    let seeds: Vec<Seed> = catalogs
-        .iter()
-        .flat_map(|(api, loaded)| {
-            let seed = |entity: &str| Seed { api: api.to_owned(), entity: entity.to_owned() };
-            loaded.catalog.entities.keys().map(seed).collect::<Vec<_>>()
-        })
-        .collect();
-    let scope = Scope::of_seeds(&seeds, &catalogs).unwrap();
-    let typed = check(program, &scope).unwrap_or_else(|error| panic!("{}", error.render(program)));
+    let typed = check(program, scope()).unwrap_or_else(|error| panic!("{}", error.render(program)));
     let now = Instant::parse("2026-11-30T12:00:00Z").unwrap();
-    Arc::new(plan::plan(&typed, program, &scope, &catalogs, now).unwrap())
+    Arc::new(plan::plan(&typed, program, scope(), &catalogs(), now).unwrap())
 }
 
 /// An answer, and when it is given.
