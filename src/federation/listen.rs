@@ -20,6 +20,8 @@ use tokio::time::Instant;
 /// How long the acknowledgement waits for members, and how much of that for the lists that say whose a URI is.
 const PATIENCE: Duration = Duration::from_millis(500);
 const LOOKING: Duration = Duration::from_millis(400);
+/// The same for a session's, which another pod's stands in for meanwhile: just under what a client's answer waits for it.
+const PATIENCE_OF_SESSIONS: Duration = Duration::from_millis(900);
 /// Most events that wait for the acknowledgement; one more, and it waits for nobody.
 const WAITING: usize = 256;
 
@@ -54,7 +56,11 @@ struct Listening {
 
 impl Inner {
     pub(super) async fn listen(self: Arc<Self>, call: Call) -> Reply {
-        let ack_by = Instant::now() + PATIENCE;
+        let patience = match call.caller.version.era() {
+            Era::Legacy => PATIENCE_OF_SESSIONS,
+            Era::Modern => PATIENCE,
+        };
+        let ack_by = Instant::now() + patience;
         let asked = call.params.filter.as_ref().map(|span| Filter::read(call.params.raw.text(), span));
         let asked = asked.unwrap_or_default();
         let parts: Vec<(usize, Filter)> = match &self.profile.members[..] {
@@ -160,6 +166,10 @@ impl Listening {
         let member = self.parts[leg].0;
         match heard {
             Heard::Acknowledged { note, back } => {
+                // All was acknowledged before this part stood: until now nobody listened there.
+                let late = self.ack_by.is_none()
+                    && !self.is_parting
+                    && !matches!(self.parts[leg].2, Part::Honours(_));
                 let mut honoured = Filter::of_note(&note);
                 honoured.uris.retain(|uri| self.parts[leg].1.uris.contains(uri));
                 self.parts[leg].2 = Part::Honours(honoured);
@@ -167,7 +177,7 @@ impl Listening {
                 if self.is_alone() && self.ack_by.take().is_some() {
                     self.ready.push_front(Event::Note(note));
                 }
-                if back {
+                if back || late {
                     self.may_have_changed(leg);
                 }
             }

@@ -29,6 +29,8 @@ use crate::wire::Version;
 const TRIES: usize = 16;
 /// The pause before a pod says again that it feeds the streams: two that do so at once must come to know of each other.
 const SETTLED: std::time::Duration = std::time::Duration::from_millis(100);
+/// The pause before it says so again to a store that did not take it.
+const AWAY: std::time::Duration = std::time::Duration::from_millis(500);
 
 pub struct LiveSession {
     pub(super) shared: Arc<Shared>,
@@ -402,10 +404,16 @@ impl Feeding<'_> {
         let told = async {
             session.changes.acknowledged().await;
             loop {
-                if Box::pin(session.attends_here()).await {
+                let said = Box::pin(session.attends_here()).await;
+                if said == Ok(true) {
                     self.missed.notify_one();
                 }
+                // With the store away, what comes is told here at least.
                 self.settled.send_replace(true);
+                if said.is_err() {
+                    tokio::time::sleep(AWAY).await;
+                    continue;
+                }
                 // Where a newer stream was opened here before another pod's call stood, that one must give way.
                 session.outdone().await;
                 tokio::time::sleep(SETTLED).await;

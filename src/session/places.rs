@@ -242,31 +242,40 @@ impl LiveSession {
 
     /// This pod's standing call is acknowledged, and from now on feeds the session's streams: another's may end. True: what
     /// came before may have been missed, for no pod handed the streams over.
-    pub(super) async fn attends_here(self: &Arc<Self>) -> bool {
+    pub(super) async fn attends_here(self: &Arc<Self>) -> Result<bool, StoreAway> {
         let me = &self.shared.post.me;
-        if self.attends.borrow().as_ref() == Some(me) {
-            return false;
-        }
         let key = self.places_key();
-        let Ok(before) = self.shared.store.get(key.clone()).await else { return false };
+        // Past what is known here: that another took over may not have been heard yet.
+        let before = self.shared.store.get(key.clone()).await.map_err(|_| StoreAway)?;
         let before = self.read_places(before).attends;
+        if let Lead::Elsewhere(newest) = self.queue.lead()
+            && before.as_ref() == Some(&newest)
+        {
+            // Too late: it is that pod's turn already.
+            let _ = self.look().await;
+            return Ok(false);
+        }
+        // What another handed to this pod before is not about this time.
+        self.handed.send_replace(None);
         let writes = vec![
             (key.clone(), Write::set(ATTENDS, me.as_str().to_owned())),
             (key.clone(), Write::Unset(HANDED.into())),
             (key, Write::Live(self.shared.settings.backlog_life)),
         ];
         let checks = vec![(Key::new(self.session_id().0.clone(), RECORD), Check::Present)];
-        let Ok(Commit::Done(revs)) = self.shared.store.commit(checks, writes, Sure::Master).await else {
-            return false;
-        };
-        self.queue.changed(revs.first().copied().unwrap_or(0));
-        let _ = self.look().await;
-        match before {
-            None => false,
-            Some(pod) if pod == *me => false,
-            Some(pod) if pod.as_str() == NOBODY => true,
-            Some(_) => timeout(HANDING, self.handed_here()).await.is_err(),
+        match self.shared.store.commit(checks, writes, Sure::Master).await {
+            Ok(Commit::Done(revs)) => self.queue.changed(revs.first().copied().unwrap_or(0)),
+            // The session has ended.
+            Ok(Commit::Failed { .. }) => return Ok(false),
+            Err(_) => return Err(StoreAway),
         }
+        let _ = self.look().await;
+        Ok(match before {
+            None => false,
+            // Nobody, or this pod by an earlier call whose end it could not say.
+            Some(pod) if pod == *me || pod.as_str() == NOBODY => true,
+            Some(_) => timeout(HANDING, self.handed_here()).await.is_err(),
+        })
     }
 
     async fn handed_here(&self) {

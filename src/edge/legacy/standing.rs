@@ -21,7 +21,7 @@ const LINGER: Duration = Duration::from_secs(30);
 /// How long a pod that drains waits for another to take over: clients come back within a second or two.
 const HANDOVER: Duration = Duration::from_secs(5);
 /// How long what a relieved pod's call still hears is waited for.
-const LAST_WORDS: Duration = Duration::from_millis(1500);
+const LAST_WORDS: Duration = Duration::from_millis(1800);
 /// What is kept at most of what two pods hear at the same time.
 const OVERLAP: usize = 64;
 /// How long it may take to find out which lists there are.
@@ -137,8 +137,8 @@ impl Standing {
             Some(standing::call(caller.clone(), uris, parting.child_token()))
         };
         let backend = self.peer.mount.backend.clone();
+        let (mut overlap, mut held) = (Box::pin(Overlap::begin(session)).await, None);
         let mut events = standing::events(backend, call, session.changes().clone());
-        let (mut overlap, mut held) = (Overlap::default(), None);
         loop {
             let turn = tokio::select! {
                 biased;
@@ -155,22 +155,26 @@ impl Standing {
                 }
                 Turn::Settled => {
                     is_settled = true;
-                    Box::pin(tell_untold(session, std::mem::take(&mut overlap))).await;
+                    Box::pin(tell_untold(session, &mut overlap)).await;
                     held.take()
                 }
-                Turn::Came(event) if is_settled => Some(event),
                 Turn::Came(Some(Event::Note(note))) => {
                     let message = envelope::write_notification(&note.method, &note.params);
-                    Box::pin(overlap.keep(session, message)).await;
+                    if !is_settled {
+                        Box::pin(overlap.keep(session, message)).await;
+                    } else if !overlap.was_told(&message) {
+                        session.tell(message);
+                    }
                     None
                 }
+                Turn::Came(event) if is_settled => Some(event),
                 // It waits for its turn, and what comes after it where it comes from.
                 Turn::Came(event) => {
                     held = Some(event);
                     None
                 }
                 Turn::Over(end) => {
-                    Box::pin(tell_untold(session, std::mem::take(&mut overlap))).await;
+                    Box::pin(tell_untold(session, &mut overlap)).await;
                     if let Some(event) = held.take() {
                         self.pass_on(session, event).await;
                     }
@@ -267,12 +271,9 @@ impl Standing {
     }
 }
 
-/// What was heard before it was this pod's turn, but for what the client has been told since.
-async fn tell_untold(session: &Arc<LiveSession>, overlap: Overlap) {
-    if overlap.is_empty() {
-        return;
-    }
-    for message in overlap.untold(session).await {
+/// What was heard before it was this pod's turn, but for what the client has been told.
+async fn tell_untold(session: &Arc<LiveSession>, overlap: &mut Overlap) {
+    for message in overlap.turn(session).await {
         session.tell(message);
     }
 }

@@ -260,3 +260,25 @@ async fn a_session_that_another_pod_feeds_by_now_is_given_its_upstreams_last_wor
     drop(b);
     assert!(matches!(events.next().await, Some(Event::Done(Outcome::Error(_)))));
 }
+
+#[tokio::test]
+async fn what_may_have_changed_before_a_slow_upstream_stood_is_told_once_it_stands() {
+    for version in [Version::MODERN, Version::V2025_06_18] {
+        let ((a, mut at_a), (b, mut at_b)) = (backend("a"), backend("b"));
+        let two = composite(&[&a, &b]);
+        let mut call = scripted::call(Method::Listen, LISTS);
+        call.caller = scripted::caller_of(version);
+        let mut events = two.call(call).await.into_events();
+        let (first, (_a, b)) = tokio::join!(note(&mut events), async {
+            let (a, b) = (at_a.recv().await.unwrap(), at_b.recv().await.unwrap());
+            a.acknowledge("{}").await;
+            (a, b)
+        });
+        assert_eq!(first.0, Method::Acknowledged, "it waits for b for a bounded time");
+        b.acknowledge(r#"{"toolsListChanged":true}"#).await;
+        b.note(Method::PromptsChanged, "{}").await;
+        // Whoever was listened to before this call is not any more, and nobody was told what b said since.
+        let told = [note(&mut events).await.0, note(&mut events).await.0, note(&mut events).await.0];
+        assert_eq!(told, [Method::ToolsChanged, Method::ResourcesChanged, Method::PromptsChanged]);
+    }
+}

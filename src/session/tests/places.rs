@@ -243,6 +243,7 @@ async fn of_two_standing_calls_that_stand_the_one_without_the_newest_stream_give
     }
     // Before the task of this pod has seen that it is relieved.
     let _third = announced(&of[0]).await;
+    // As if the news of the other's turn were still on their way.
     led(&of[1], pods.on(0)).await;
     tokio::select! {
         () = relieved => panic!("it has the newest"),
@@ -373,7 +374,7 @@ async fn of_what_two_pods_heard_at_once_the_client_is_told_once() {
     let of = pods.open().await;
     let (_old, mut stream) = (announced(&of[0]).await, announced(&of[1]).await);
     led(&of[0], pods.on(1)).await;
-    let mut overlap = Overlap::default();
+    let mut overlap = Overlap::begin(&of[1]).await;
     of[0].tell("earlier".into());
     assert_eq!(next(&mut stream).await, "earlier");
     for heard in ["earlier", "both", "both", "mine"] {
@@ -382,5 +383,65 @@ async fn of_what_two_pods_heard_at_once_the_client_is_told_once() {
     of[0].tell("both".into());
     assert_eq!(next(&mut stream).await, "both");
     // What was told before it was heard says nothing of it, and one telling stands for one.
-    assert_eq!(overlap.untold(&of[1]).await, ["earlier", "both", "mine"]);
+    assert_eq!(overlap.turn(&of[1]).await, ["earlier", "both", "mine"]);
+}
+
+#[tokio::test]
+async fn what_says_more_than_that_something_changed_is_told_once_however_late_the_next_pod_hears_it() {
+    let pods = Pods::start(2);
+    let of = pods.open().await;
+    let (_old, mut stream) = (announced(&of[0]).await, announced(&of[1]).await);
+    led(&of[0], pods.on(1)).await;
+    let numbered = |n: u32| {
+        let text = r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:1","_meta":{"n":N}}}"#;
+        Bytes::from(text.replace("N}", &format!("{n}}}")))
+    };
+    of[0].tell(numbered(1));
+    assert_eq!(next(&mut stream).await, numbered(1));
+    let mut overlap = Overlap::begin(&of[1]).await;
+    for n in [2, 3, 4] {
+        of[0].tell(numbered(n));
+        assert_eq!(next(&mut stream).await, numbered(n));
+    }
+    // The first pod was quicker: what it told stands in the log before the second one hears of it.
+    overlap.keep(&of[1], numbered(1)).await;
+    overlap.keep(&of[1], numbered(2)).await;
+    overlap.keep(&of[1], numbered(5)).await;
+    assert_eq!(overlap.turn(&of[1]).await, [numbered(1), numbered(5)]);
+    // Its turn has come, and it is slow still.
+    assert!(overlap.was_told(&numbered(3)));
+    assert!(!overlap.was_told(&numbered(3)), "one telling stands for one");
+    assert!(overlap.was_told(&numbered(4)));
+    assert!(!overlap.was_told(&numbered(6)));
+}
+
+#[tokio::test]
+async fn a_pod_that_has_not_heard_that_another_took_over_says_again_that_it_feeds_the_streams() {
+    let pods = Pods::start(2);
+    let of = pods.open().await;
+    let _first = announced(&of[0]).await;
+    assert_eq!(of[0].attends_here().await, Ok(false));
+    assert_eq!(of[0].attends.borrow().as_ref(), Some(pods.on(0).pod()));
+    let _second = announced(&of[1]).await;
+    let (took, handed) = tokio::join!(of[1].attends_here(), async {
+        of[0].attends.subscribe().wait_for(|pod| pod.as_ref() == Some(pods.on(1).pod())).await.unwrap();
+        of[0].hand_on().await;
+    });
+    assert_eq!((took, handed), (Ok(false), ()));
+    led(&of[0], pods.on(1)).await;
+    assert_eq!(of[0].attends_here().await, Ok(false), "it is the other's turn");
+    let _third = announced(&of[0]).await;
+    // As if the news of the other's turn were still on their way.
+    of[0].attends.send_replace(Some(pods.on(0).pod().clone()));
+    of[0].handed.send_replace(Some(pods.on(0).pod().clone()));
+    let (took, ()) = tokio::join!(of[0].attends_here(), async {
+        of[1].attends.subscribe().wait_for(|pod| pod.as_ref() == Some(pods.on(0).pod())).await.unwrap();
+        assert_ne!(
+            of[0].handed.borrow().as_ref(),
+            Some(pods.on(0).pod()),
+            "it was handed over before, not now"
+        );
+        of[1].hand_on().await;
+    });
+    assert_eq!(took, Ok(false));
 }

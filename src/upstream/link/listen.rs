@@ -15,21 +15,25 @@ use crate::mcp::{Cancel, Event, Reason};
 use crate::upstream::transport::{Answer, Incoming, TransportError, UpstreamSessionId};
 use crate::wire::{Era, Message, Notification, Raw, meta};
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::future::{BoxFuture, OptionFuture};
+use futures_util::{FutureExt, StreamExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 
 /// Events that wait for a slow reader; then the upstream waits too.
 const WAITING: usize = 32;
 /// The acknowledgement comes before anything else, and takes no work.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);
-/// A standing call that is ended, for another pod's stands, gives on what its upstream had sent to it before the other's: it
-/// ends once nothing has come for so long, and after so long at the latest.
-const QUIET: Duration = Duration::from_millis(150);
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// A standing call that is ended, for another pod's stands, gives on what its upstream had sent to it before the other's. It
+/// ends so long after the upstream has answered a ping, or was given up on, and after so long at the latest. The quiet is
+/// waited for in parts: after a pod stood still, what lies in the socket is read before the next part is over.
+const QUIET: Duration = Duration::from_millis(50);
+const QUIETS: usize = 3;
+const PING_WITHIN: Duration = Duration::from_secs(1);
+const LAST_WORDS: Duration = Duration::from_millis(1300);
 /// A connection that held so long was a good one: the next pause is short again.
 const HELD: Duration = Duration::from_secs(10);
 /// Longer than any stream is held; a deadline must be a time.
@@ -182,10 +186,32 @@ impl Standing {
         }
     }
 
-    /// Whether what comes here comes nowhere else: on a stream of a session's own, where each message goes to one stream
-    /// alone (2025-11-25 transports, *Multiple Connections*). What several hear, the next holder hears as well.
+    /// Whether what comes here may come nowhere else once the call has ended. On a stream of a session's own each message goes to
+    /// one stream alone (2025-11-25 transports, *Multiple Connections*); and of what several hear, the next holder hears only
+    /// what is said after its own acknowledgement.
     fn has_last_words(&self, hop: &Hop) -> bool {
-        self.may_be_asked() && hop.session.is_some() && hop.channel.is_none() && !self.link.config.stateless
+        self.may_be_asked() && hop.channel.is_none() && !self.link.config.stateless
+    }
+
+    /// Resolves once all must have come that the upstream had sent by now.
+    fn silence(&self, hop: &Hop) -> BoxFuture<'static, ()> {
+        // An upstream that has no session for us knows no pings (2026-07-28), or cannot tell whose this one is.
+        let ping = hop.session.is_some().then(|| {
+            let (transport, route) =
+                (hop.transport.clone(), self.link.route(self.listener(), hop, Vec::new()));
+            async move {
+                let ping = handshake::ask(&transport, route, Method::Ping, Raw::trusted("{}"), PING_WITHIN);
+                // What it says to that is nothing to us: it has run since.
+                let _ = timeout(PING_WITHIN, ping).await;
+            }
+        });
+        async move {
+            OptionFuture::from(ping).await;
+            for _ in 0..QUIETS {
+                sleep(QUIET).await;
+            }
+        }
+        .boxed()
     }
 
     /// Gives on what comes until the connection ends, or the call does.
@@ -197,17 +223,17 @@ impl Standing {
         has_last_words: bool,
     ) -> Result<(), Left> {
         let cancel = self.cancel.clone();
-        let mut quiet = None;
+        let mut silence: Option<BoxFuture<'static, ()>> = None;
         loop {
             let item = tokio::select! {
                 // What has come by the time that it is quiet counts.
                 biased;
                 item = messages.next() => item,
-                () = cancel.cancelled(), if has_last_words && quiet.is_none() => {
-                    quiet = Some(Instant::now() + QUIET);
+                () = cancel.cancelled(), if has_last_words && silence.is_none() => {
+                    silence = Some(self.silence(&hop));
                     continue;
                 }
-                () = sleep_until(quiet.unwrap_or_else(Instant::now)), if quiet.is_some() => return Err(Left),
+                () = OptionFuture::from(silence.as_mut()).map(drop), if silence.is_some() => return Err(Left),
                 // Another connection found that there was an outage; this one need not have noticed.
                 () = changed(&mut self.returns) => {
                     self.say_everything().await?;
@@ -218,8 +244,7 @@ impl Standing {
                     false => continue,
                 },
             };
-            let Some(Ok(incoming)) = item else { return if quiet.is_some() { Err(Left) } else { Ok(()) } };
-            quiet = quiet.map(|_| Instant::now() + QUIET);
+            let Some(Ok(incoming)) = item else { return if silence.is_some() { Err(Left) } else { Ok(()) } };
             if let Some(at) = &incoming.at {
                 self.after = Some((hop.session.clone(), at.clone()));
             }
