@@ -9,6 +9,7 @@ pub mod caller;
 pub mod fault;
 pub mod kept;
 pub mod listing;
+pub mod nook;
 pub mod places;
 pub mod reply;
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub use caller::{
 pub use fault::{Fault, Reason, Ruling};
 pub use kept::Kept;
 pub use listing::{CONNECT_TOOL, Item, Kind, Listing};
+pub use nook::{Memory, Nook};
 pub use places::{NoPlace, Place, Places};
 pub use reply::{Ask, Event, InputRequired, Note, Outcome, Reply};
 pub use trail::{Track, Trail};

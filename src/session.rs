@@ -262,7 +262,7 @@ impl Sessions {
         };
         let facts = session.facts();
         // One that ended here takes no call any more, whatever a late reading still says of it.
-        if shared.is_over(&facts) || session.ended().is_cancelled() {
+        if shared.is_over(&facts) || session.is_over() {
             drop(facts);
             self.forget(session.session_id());
             return Found::Unknown;

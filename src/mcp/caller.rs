@@ -1,5 +1,6 @@
 //! Who calls: the principal, the client as it describes itself, and what a link may keep for them.
 
+use super::Nook;
 use crate::wire::{Method, Raw, Version, json};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -265,6 +266,11 @@ pub trait Session: Send + Sync + 'static {
 
     /// Names whom the state is kept for: unique to one transport session or pooled identity. A cache key; never sent.
     fn key(&self) -> &Arc<str>;
+
+    /// Where links may remember something of it in this pod.
+    fn nook(&self) -> Option<&Nook> {
+        None
+    }
 
     /// The state kept for `of`; `None` where there is none.
     fn load(&self, of: &UpstreamId) -> BoxFuture<'static, Result<Option<Bytes>, StoreAway>>;

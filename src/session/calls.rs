@@ -1,9 +1,12 @@
 //! The calls that run for one client here, by the id that the client gave them, so that it can cancel them.
 
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use bytes::Bytes;
-use tokio_util::sync::CancellationToken;
+use futures_util::task::AtomicWaker;
 
 use super::{LiveSession, lock};
 use crate::wire::Id;
@@ -22,13 +25,33 @@ pub struct Calls {
 #[derive(Default)]
 struct Running {
     /// Each with its id's token, for `7` and `"7"` are two ids. Clients that repeat an id have several calls under it.
-    places: Vec<Option<(Bytes, CancellationToken)>>,
+    places: Vec<Option<(Bytes, Arc<Stop>)>>,
     /// The places that are free.
     free: Vec<usize>,
+    /// The client is gone: what begins is cancelled at once.
+    over: bool,
+}
+
+/// Whether a call is cancelled. One task waits for it, so that it costs each call less than a token that any may wait for.
+#[derive(Default)]
+struct Stop {
+    said: AtomicBool,
+    waits: AtomicWaker,
+}
+
+impl Stop {
+    fn say(&self) {
+        self.said.store(true, Ordering::Release);
+        self.waits.wake();
+    }
+
+    fn is_said(&self) -> bool {
+        self.said.load(Ordering::Acquire)
+    }
 }
 
 impl Running {
-    fn of<'a>(&'a self, id: &'a [u8]) -> impl Iterator<Item = &'a CancellationToken> {
+    fn of<'a>(&'a self, id: &'a [u8]) -> impl Iterator<Item = &'a Arc<Stop>> {
         self.places.iter().flatten().filter(move |(of, _)| *of == id).map(|(_, cancel)| cancel)
     }
 }
@@ -37,7 +60,7 @@ impl Running {
 pub struct Called {
     calls: Calls,
     place: usize,
-    cancel: CancellationToken,
+    stop: Arc<Stop>,
 }
 
 /// What `notifications/cancelled` came to.
@@ -52,12 +75,15 @@ pub enum Cancelled {
 }
 
 impl Calls {
-    /// A call begins, and ends with `cancel` at the latest.
-    pub fn begin(&self, id: &Id, cancel: CancellationToken) -> Called {
+    /// A call begins.
+    pub fn begin(&self, id: &Id) -> Called {
         // Copied, so that the id does not keep the whole request.
-        let id = Bytes::copy_from_slice(id.token());
-        let call = Some((id, cancel.clone()));
+        let (id, stop) = (Bytes::copy_from_slice(id.token()), Arc::<Stop>::default());
+        let call = Some((id, stop.clone()));
         let mut running = lock(&self.running);
+        if running.over {
+            stop.say();
+        }
         let place = match running.free.pop() {
             Some(place) => {
                 running.places[place] = call;
@@ -69,7 +95,17 @@ impl Calls {
             }
         };
         drop(running);
-        Called { calls: self.clone(), place, cancel }
+        Called { calls: self.clone(), place, stop }
+    }
+
+    /// The client is gone: all its calls are cancelled, and those that begin from now on.
+    pub fn end(&self) {
+        let mut running = lock(&self.running);
+        running.over = true;
+        let stops: Vec<_> = running.places.iter().flatten().map(|(_, stop)| stop.clone()).collect();
+        // Who is woken may end its call at once, which takes the lock.
+        drop(running);
+        stops.iter().for_each(|stop| stop.say());
     }
 
     /// Whether any runs.
@@ -95,7 +131,7 @@ impl Calls {
         // Who is woken may end its call at once, which takes the lock.
         drop(of);
         drop(running);
-        one.cancel();
+        one.say();
         Cancelled::Done
     }
 }
@@ -103,7 +139,7 @@ impl Calls {
 impl LiveSession {
     /// A call of this session begins.
     pub fn begin(&self, id: &Id) -> Called {
-        self.calls.begin(id, self.ended().child_token())
+        self.calls.begin(id)
     }
 
     /// As [`Calls::cancel`], for the calls of this session.
@@ -113,9 +149,17 @@ impl LiveSession {
 }
 
 impl Called {
-    /// Cancelled when the client says so, and when the session ends.
-    pub fn token(&self) -> &CancellationToken {
-        &self.cancel
+    /// Resolves when the client says that it is cancelled, and when the client's session ends. For one task at a time.
+    pub async fn cancelled(&self) {
+        poll_fn(|context| {
+            self.stop.waits.register(context.waker());
+            if self.stop.is_said() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.stop.is_said()
     }
 }
 
@@ -126,7 +170,7 @@ impl Drop for Called {
             running.places[self.place] = None;
             running.free.push(self.place);
         } else if running.places.len() > FEW {
-            *running = Running::default();
+            *running = Running { over: running.over, ..Running::default() };
         } else {
             running.places.clear();
             running.free.clear();

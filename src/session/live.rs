@@ -21,7 +21,7 @@ use super::places::Lead;
 use super::queue::Queue;
 use super::telling::Telling;
 use super::{FACTS, Shared, TOUCH_PART, cap, lock};
-use crate::mcp::{Client, Principal, Session, SessionId, StoreAway, UpstreamId};
+use crate::mcp::{Client, Nook, Principal, Session, SessionId, StoreAway, UpstreamId};
 use crate::store::{Check, Commit, Key, PodId, Record, Sure, Write};
 use crate::wire::Version;
 
@@ -37,6 +37,7 @@ pub struct LiveSession {
     id: SessionId,
     key: Arc<str>,
     facts: ArcSwap<Facts>,
+    nook: Nook,
     /// That other facts were learnt.
     learnt: Notify,
     changes: Arc<Changes>,
@@ -59,6 +60,8 @@ pub struct LiveSession {
     /// Whether that was waited for once.
     awaited: AtomicBool,
     ended: CancellationToken,
+    /// The same, for those who do not wait for it.
+    over: AtomicBool,
     /// Whose it is, once its owner was here.
     owner: OnceLock<Principal>,
     pub(super) calls: Calls,
@@ -87,6 +90,7 @@ impl LiveSession {
             id,
             key,
             facts: ArcSwap::from_pointee(facts),
+            nook: Nook::default(),
             learnt: Notify::new(),
             changes: Arc::default(),
             kept_at: AtomicU64::new(now()),
@@ -99,6 +103,7 @@ impl LiveSession {
             attending: AtomicBool::new(false),
             awaited: AtomicBool::new(false),
             ended: CancellationToken::new(),
+            over: AtomicBool::new(false),
             owner: OnceLock::new(),
             calls: Calls::default(),
             asks: Asks::default(),
@@ -127,7 +132,7 @@ impl LiveSession {
     /// Whether it is time to put this handle among those that are kept again: so long after the last time.
     pub(super) fn is_to_be_kept(&self, every: std::time::Duration) -> bool {
         let (now, then) = (now(), self.kept_at.load(Ordering::Relaxed));
-        let due = now.saturating_sub(then) >= every.as_millis() as u64 && !self.ended.is_cancelled();
+        let due = now.saturating_sub(then) >= every.as_millis() as u64 && !self.is_over();
         if due {
             self.kept_at.store(now, Ordering::Relaxed);
         }
@@ -142,6 +147,11 @@ impl LiveSession {
     /// Resolves once the session is known to have ended.
     pub fn ended(&self) -> &CancellationToken {
         &self.ended
+    }
+
+    /// Whether it is known to have ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
     }
 
     /// The changes of the subscriptions, whoever made them.
@@ -333,7 +343,9 @@ impl LiveSession {
 
     /// The session has ended: its streams end, its calls (whose tokens are children of this) are cancelled, its asks refused.
     pub(super) fn close(&self) {
+        self.over.store(true, Ordering::Release);
         self.ended.cancel();
+        self.calls.end();
         self.asks.refuse_all();
     }
 
@@ -470,6 +482,10 @@ impl Session for LiveSession {
 
     fn key(&self) -> &Arc<str> {
         &self.key
+    }
+
+    fn nook(&self) -> Option<&Nook> {
+        Some(&self.nook)
     }
 
     fn load(&self, of: &UpstreamId) -> BoxFuture<'static, Result<Option<Bytes>, StoreAway>> {

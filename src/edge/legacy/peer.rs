@@ -10,10 +10,14 @@ use crate::wire::{Id, Method, Version, code, envelope, headers};
 use axum::body::Body;
 use http::header;
 use http::{HeaderMap, Response, StatusCode};
+use std::ops::Deref;
 use std::sync::Arc;
 
 #[derive(Clone)]
-pub struct Peer {
+pub struct Peer(Arc<Parts>);
+
+/// One allocation, for it is handed about by each call.
+pub struct Parts {
     pub gate: Arc<Gate>,
     pub mount: Arc<Mount>,
     pub caller: Arc<Caller>,
@@ -21,6 +25,14 @@ pub struct Peer {
     pub session: Option<Arc<LiveSession>>,
     /// The trace context of the HTTP request.
     carried: Carried,
+}
+
+impl Deref for Peer {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
 }
 
 impl Peer {
@@ -79,7 +91,8 @@ impl Peer {
         });
         drop(facts);
         let carried = seen::carried(gate, map);
-        Peer { gate: gate.clone(), mount: mount.clone(), caller, session: Some(session), carried }
+        let (gate, mount) = (gate.clone(), mount.clone());
+        Peer(Arc::new(Parts { gate, mount, caller, session: Some(session), carried }))
     }
 
     /// A client without a session.
@@ -98,7 +111,8 @@ impl Peer {
         let session = gate.sessions.pooled(access.principal.clone(), mount.name.clone(), client.clone());
         let caller = Arc::new(Caller { access, profile: mount.name.clone(), client, version, session });
         let carried = seen::carried(gate, map);
-        Peer { gate: gate.clone(), mount: mount.clone(), caller, session: None, carried }
+        let (gate, mount) = (gate.clone(), mount.clone());
+        Peer(Arc::new(Parts { gate, mount, caller, session: None, carried }))
     }
 
     /// A request of it arrives.

@@ -89,7 +89,7 @@ impl Running {
         }
         let cancelled = async {
             match called {
-                Some(called) => called.token().cancelled().await,
+                Some(called) => called.cancelled().await,
                 None => std::future::pending().await,
             }
         };

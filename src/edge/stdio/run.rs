@@ -6,7 +6,7 @@ use super::talk::Talk;
 use crate::edge::modern_headers::{self, Misformed};
 use crate::edge::writer::Writer;
 use crate::edge::{dispatch, modern, seen};
-use crate::mcp::{Call, Caller, Event, Outcome, Reason};
+use crate::mcp::{Call, Caller, Cancel, Event, Outcome, Reason};
 use crate::session::Called;
 use crate::telemetry::Carried;
 use crate::wire::{Era, Method, Request};
@@ -41,14 +41,18 @@ impl Talk {
             params: request.params,
             resume: None,
             trail: None,
-            cancel: called.token().clone().into(),
+            // What is cancelled is dropped here.
+            cancel: Cancel::never(),
             deadline: Instant::now() + self.gate.rules.call,
             watch: Some(watch),
         };
         let write = Writer::new(&call, id);
-        let answer = called.token().run_until_cancelled(self.run(call, legacy, write)).await;
-        // A backend may be as quick to say that it was cancelled.
-        answer.filter(|_| !called.token().is_cancelled())
+        let answer = tokio::select! {
+            biased;
+            () = called.cancelled() => None,
+            answer = self.run(call, legacy, write) => Some(answer),
+        };
+        answer.filter(|_| !called.is_cancelled())
     }
 
     fn modern_caller(&self, request: &Request) -> Result<Arc<Caller>, Misformed> {

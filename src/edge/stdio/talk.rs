@@ -64,6 +64,7 @@ impl Talk {
 
     pub fn cancel_all(&self) {
         self.over.cancel();
+        self.calls.end();
     }
 
     /// Resolves when nothing runs.
@@ -124,7 +125,7 @@ impl Talk {
     /// A place for a request. Where there is none the client is told so, and its next line waits until it is.
     async fn admit(self: &Arc<Self>, request: &Request) -> Option<(Called, OwnedSemaphorePermit)> {
         if let Ok(place) = self.flights.clone().try_acquire_owned() {
-            return Some((self.calls.begin(&request.id, self.over.child_token()), place));
+            return Some((self.calls.begin(&request.id), place));
         }
         let upstream = self.mount.backend.id().clone();
         let outcome = Outcome::Error(Reason::Busy { upstream }.into());
@@ -192,7 +193,7 @@ impl Talk {
                 Ok(Message::Request(request))
                     if !is_modern(&request.params) && request.method != Method::Initialize =>
                 {
-                    requests.push((self.calls.begin(&request.id, self.over.child_token()), request));
+                    requests.push((self.calls.begin(&request.id), request));
                 }
                 Ok(Message::Request(request)) => {
                     let why = "not in a batch".into();

@@ -8,7 +8,7 @@ use super::renewal::{Renewal, Turn};
 use super::trouble::Trouble;
 use super::{Arc, Caller, Inner, Method, Session};
 use crate::clock;
-use crate::mcp::Reason;
+use crate::mcp::{Memory, Reason};
 use crate::upstream::transport::{Route, Transport, TransportError};
 use moka::sync::Cache;
 use std::time::Duration;
@@ -31,6 +31,8 @@ type Openings = Flights<Arc<str>, Result<Arc<Opened>, Trouble>>;
 
 pub(super) struct Sessions {
     known: Cache<Arc<str>, Arc<Opened>>,
+    /// The same beside the sessions themselves, until one of them changes.
+    near: Memory,
     openings: Arc<Openings>,
     /// Counts the sessions that took the place of lost ones.
     renewals: watch::Sender<u64>,
@@ -40,9 +42,21 @@ impl Sessions {
     pub(super) fn new() -> Sessions {
         Sessions {
             known: Cache::builder().max_capacity(REMEMBERED).time_to_idle(IDLE).build(),
+            near: Memory::default(),
             openings: Flights::new(),
             renewals: watch::Sender::new(0),
         }
+    }
+
+    fn keep(&self, key: Arc<str>, opened: Arc<Opened>) {
+        self.known.insert(key, opened);
+        self.near.forget();
+    }
+
+    fn drop(&self, key: &Arc<str>) -> Option<Arc<Opened>> {
+        let known = self.known.remove(key);
+        self.near.forget();
+        known
     }
 }
 
@@ -63,7 +77,11 @@ impl Inner {
 
     /// As [`Inner::opened`], where nobody need be asked.
     pub(super) fn known_session(&self, caller: &Caller) -> Option<Arc<Opened>> {
-        let known = self.sessions.known.get(&self.key(caller));
+        let asked = || self.sessions.known.get(&self.key(caller));
+        let known = match caller.session.nook().filter(|_| !self.config.stateless) {
+            Some(nook) => self.sessions.near.recall(nook, asked),
+            None => asked(),
+        };
         known.filter(|opened| opened.version.is_some() && self.holds(opened))
     }
 
@@ -81,7 +99,7 @@ impl Inner {
             Some(_) => Arc::new(read),
             None => Arc::new(Opened { at: Instant::now(), ..(*known).clone() }),
         };
-        self.sessions.known.insert(key, opened.clone());
+        self.sessions.keep(key, opened.clone());
         opened
     }
 
@@ -119,7 +137,7 @@ impl Inner {
         let (link, caller, name) = (self.clone(), caller.clone(), key.clone());
         let work = || async move {
             let opened = Arc::new(link.open_now(&name, &caller, used).await?);
-            link.sessions.known.insert(name, opened.clone());
+            link.sessions.keep(name, opened.clone());
             Ok(opened)
         };
         self.sessions.openings.join(key, work).await
@@ -243,7 +261,7 @@ impl Inner {
                 return Ok(());
             }
             if let Some(opened) = Opened::swap(caller, self.id(), was, &kept).await? {
-                self.sessions.known.insert(key, Arc::new(opened));
+                self.sessions.keep(key, Arc::new(opened));
                 return Ok(());
             }
         }
@@ -252,7 +270,7 @@ impl Inner {
 
     /// Ends what was opened upstream for a session that was deleted: the one who takes the state away ends it.
     pub(super) async fn end(self: Arc<Self>, session: Arc<dyn Session>) {
-        let known = self.sessions.known.remove(session.key());
+        let known = self.sessions.drop(session.key());
         if self.config.stateless {
             return;
         }
@@ -277,7 +295,7 @@ impl Inner {
     pub(super) async fn end_shared(&self) {
         let shared: Arc<str> = "".into();
         if let (true, Some(http)) = (self.config.stateless, &self.reach.http)
-            && let Some(opened) = self.sessions.known.remove(&shared)
+            && let Some(opened) = self.sessions.drop(&shared)
         {
             self.delete(http, (*opened).clone(), &shared).await;
         }
