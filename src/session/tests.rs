@@ -128,7 +128,7 @@ async fn one_of_many_deletes_ends_a_session_and_gets_what_links_kept() {
         deletes.into_iter().filter_map(|d| if let Deleted::Ended(e) = d { Some(e) } else { None }).collect();
     assert_eq!(ended.len(), 1);
     assert_eq!(ended[0].load(&up).await, Ok(Some("S".into())));
-    assert!(called.token().is_cancelled());
+    assert!(called.is_cancelled());
     assert!(!finds(&sessions, &session).await);
     assert_eq!(session.swap(&up, Some("S".into()), Some("T".into())).await, Ok(false), "it has ended");
     assert_eq!(outlet.send("2".into()).await, Err(Unsent::Ended));
@@ -453,7 +453,7 @@ async fn b127_a_cancel_stops_the_call_of_exactly_that_id() {
     assert_eq!(session.cancel(b"9007199254740993"), Cancelled::Done);
     assert_eq!(session.cancel(b"1"), Cancelled::Ambiguous);
     assert_eq!(session.cancel(b"8"), Cancelled::Unknown);
-    let cancelled: Vec<_> = calls.iter().map(|call| call.token().is_cancelled()).collect();
+    let cancelled: Vec<_> = calls.iter().map(|call| call.is_cancelled()).collect();
     assert_eq!(cancelled, [true, false, true, true, false, false, false]);
     drop(calls);
     assert_eq!(session.cancel(b"\"7\""), Cancelled::Unknown);

@@ -118,9 +118,9 @@ async fn b051_a_cancel_on_another_pod_stops_the_call_of_exactly_that_id() {
     let elsewhere = of[1].begin(&id("2"));
     let theirs = other[0].begin(&id("7"));
     for (token, call) in [(&b"\"7\""[..], &text), (b"7", &seven), (b"9007199254740993", &large)] {
-        assert!(!call.token().is_cancelled());
+        assert!(!call.is_cancelled());
         assert_eq!(of[2].cancel_everywhere(token).await, Cancelled::Done);
-        soon(call.token().cancelled()).await;
+        soon(call.cancelled()).await;
     }
     for pod in &of {
         assert_eq!(pod.cancel_everywhere(b"1").await, Cancelled::Ambiguous);
@@ -128,10 +128,10 @@ async fn b051_a_cancel_on_another_pod_stops_the_call_of_exactly_that_id() {
     }
     assert_eq!(of[1].cancel_everywhere(b"9007199254740994").await, Cancelled::Unknown);
     let may_be_meant = [&twice, &again, &two, &elsewhere];
-    assert!(may_be_meant.iter().all(|call| !call.token().is_cancelled()), "the client may mean any");
+    assert!(may_be_meant.iter().all(|call| !call.is_cancelled()), "the client may mean any");
     drop(two);
     assert_eq!(of[1].cancel_everywhere(b"2").await, Cancelled::Done, "the only one, and it is here");
-    assert!(!theirs.token().is_cancelled());
+    assert!(!theirs.is_cancelled());
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn a_session_that_ends_on_one_pod_ends_its_streams_and_calls_on_all() {
     let deleted = pods.on(0).delete(of[0].session_id().as_str(), &anna(), "p").await;
     assert!(matches!(deleted, Deleted::Ended(_)));
     assert!(soon(stream.next()).await.is_none());
-    soon(call.token().cancelled()).await;
+    soon(call.cancelled()).await;
     assert!(soon(answer).await.is_err(), "refused");
 }
 

@@ -63,7 +63,7 @@ impl Pool {
 
     /// Takes back a connection whose response was read. One that has more to do than wait, or is old, is closed.
     pub(super) fn give(self: &Arc<Self>, connection: Box<Connection>) {
-        let now = clock::lately();
+        let now = Instant::now();
         if !connection.is_ready() || now > connection.until {
             return;
         }
