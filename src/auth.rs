@@ -228,6 +228,7 @@ impl Login {
     fn has_revoked(&self, access: &Access) -> bool {
         let Settings { issuers, revoked, .. } = &self.settings;
         self.retired.load(Ordering::Acquire)
+            || revoked.has(Revocable::Principal(&access.principal))
             || match &*access.principal.issuer {
                 api_key::ISSUER => api_key::id(access).is_some_and(|id| revoked.has(Revocable::ApiKey(id))),
                 id => issuers.iter().any(|issuer| issuer.id == id && issuer.has_revoked(access, revoked)),
@@ -256,6 +257,11 @@ impl Login {
             }
         };
         let count = |outcome| metrics().auth.with_label_values(&[outcome]).inc();
+        let gone = |access: &Arc<Access>| revoked.has(Revocable::Principal(&access.principal));
+        let verified = verified.and_then(|access| match gone(&access) {
+            true => Err(Refused::Invalid("whose token this is was shut out")),
+            false => Ok(access),
+        });
         let access = match verified {
             Ok(access) => access,
             Err(Refused::Invalid(why)) => {

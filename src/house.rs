@@ -103,8 +103,9 @@ impl House {
         let internal = internal.map(|(listener, _)| listener);
         let (gates, links) = (Arc::new(ArcSwap::from_pointee(gate)), Arc::new(links));
         let login = Arc::new(login);
+        let revoke = Revoke::new(&login, links.vault(), &gates);
         let pages: Vec<Arc<dyn admin::Page>> =
-            vec![Arc::new(Revoke::new(&login)), Arc::new(admin::Usage), Arc::new(admin::Attachments)];
+            vec![Arc::new(revoke), Arc::new(admin::Usage), Arc::new(admin::Attachments)];
         let inside = Arc::new(Inside::new(admin_token(config)?, pages));
         Ok(House { gates, lifecycle, links, login, inside, plan: plan(config), public, admin, internal })
     }

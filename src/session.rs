@@ -292,6 +292,19 @@ impl Sessions {
         }
     }
 
+    /// Ends all sessions of a principal; the caller ends each upstream, once. Error: the store is away; what was ended until
+    /// then is given to `end` already.
+    pub async fn delete_all(&self, of: &Principal, end: impl Fn(Arc<Ended>)) -> Result<(), StoreAway> {
+        let owner = facts::owner(of);
+        for id in cap::all(&self.shared, &owner).await? {
+            if let Some(ended) = self.end(&id).await? {
+                end(ended);
+            }
+            cap::leave(&self.shared, &owner, &id).await;
+        }
+        Ok(())
+    }
+
     /// The identity of a caller without a session, for the same store.
     pub fn pooled(&self, principal: Arc<Principal>, profile: Arc<str>, client: Arc<Client>) -> Arc<Pooled> {
         Arc::new(Pooled::new(self.shared.store.clone(), principal, profile, client))

@@ -138,6 +138,14 @@ impl Vault {
         Ok(found)
     }
 
+    /// Forgets all accounts of a principal, as [`Vault::disconnect`] does.
+    pub async fn disconnect_all(&self, principal: &Arc<Principal>) -> Result<(), StoreAway> {
+        for spec in self.specs.all() {
+            self.disconnect(principal, spec.upstream.as_str()).await?;
+        }
+        Ok(())
+    }
+
     /// Forgets a principal's account at an upstream, on all pods, and has its server forget the token (RFC 7009). False: there
     /// was none.
     pub async fn disconnect(&self, principal: &Arc<Principal>, upstream: &str) -> Result<bool, StoreAway> {

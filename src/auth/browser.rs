@@ -10,7 +10,7 @@ pub use users::{PasswordError, User, Users, hash_password};
 
 use super::holdings::{Holdings, Kind};
 use super::pages::{Asked, Pages, Readers, not_allowed};
-use super::{digest_text, html, now, random_text};
+use super::{Revocable, Revoked, digest_text, html, now, random_text};
 use crate::auth::form::Form;
 use crate::mcp::{Principal, StoreAway};
 use crate::sealing::{Keyring, Purpose};
@@ -77,6 +77,7 @@ pub struct Browser {
     store: Arc<dyn Store>,
     keyring: Arc<Keyring>,
     holdings: Holdings,
+    revoked: Revoked,
     login: Login,
     /// The issuer of the principals: the one that stands in their access tokens.
     issuer: Arc<str>,
@@ -91,6 +92,7 @@ impl Browser {
     pub fn new(
         store: Arc<dyn Store>,
         keyring: Arc<Keyring>,
+        revoked: Revoked,
         login: Login,
         base: &str,
         issuer: &str,
@@ -98,7 +100,7 @@ impl Browser {
     ) -> Browser {
         let cookies = Cookies { secure: base.starts_with("https://") };
         let holdings = Holdings::new(store.clone());
-        Browser { store, keyring, holdings, login, issuer: issuer.into(), cookies, life }
+        Browser { store, keyring, holdings, revoked, login, issuer: issuer.into(), cookies, life }
     }
 
     /// Who sends this request; `None`: nobody who is logged in.
@@ -113,7 +115,9 @@ impl Browser {
             let plain = self.keyring.open(Purpose::Browser, session.as_bytes(), kept).ok()?;
             serde_json::from_slice::<Session>(&plain).ok()
         });
-        Ok(opened.map(|Session { person }| Visitor { principal: self.principal(&person), person, session }))
+        let visitor =
+            opened.map(|Session { person }| Visitor { principal: self.principal(&person), person, session });
+        Ok(visitor.filter(|visitor| !self.revoked.has(Revocable::Principal(&visitor.principal))))
     }
 
     /// Asks whoever is at the browser to log in, and to come back to `back`: a path of ours with its query. `anew`: as
@@ -169,6 +173,17 @@ impl Browser {
         self.holdings.remove(principal, Kind::Session, session).await
     }
 
+    /// Ends all sessions of a principal that are known to be theirs.
+    pub async fn end_all(store: &Arc<dyn Store>, of: &Principal) -> Result<(), StoreAway> {
+        let holdings = Holdings::new(store.clone());
+        for session in holdings.list(of, Kind::Session).await? {
+            let drop = vec![(session_key(&session.id), Write::Drop)];
+            store.commit(vec![], drop, Sure::Master).await.map_err(|_| StoreAway)?;
+            holdings.remove(of, Kind::Session, &session.id).await?;
+        }
+        Ok(())
+    }
+
     /// What principals have here.
     pub fn holdings(&self) -> &Holdings {
         &self.holdings
@@ -202,6 +217,10 @@ impl Browser {
         let secret = random_text();
         let session = digest_text(secret.as_bytes());
         let principal = self.principal(&person);
+        if self.revoked.has(Revocable::Principal(&principal)) {
+            let text = "Your access to this gateway has ended. Its operator can tell you more.";
+            return html::message(StatusCode::FORBIDDEN, "You cannot log in", text, None);
+        }
         let kept = serde_json::to_vec(&Session { person }).expect("sessions are maps of plain values");
         let kept = self.keyring.seal(Purpose::Browser, session.as_bytes(), &kept);
         let key = session_key(&session);

@@ -1,7 +1,8 @@
-//! What was revoked before its end: API keys, token families, clients, single tokens. Asked without waiting; known on every pod
+//! What was revoked before its end: API keys, token families, clients, single tokens, principals. Asked without waiting; known on every pod
 //! within a second of being written, and never forgotten for the store's being away. Knows nothing of what the ids stand for.
 
 use super::{Epoch, now};
+use crate::mcp::Principal;
 use crate::store::{Key, Record, Store, StoreError, Sure, Write};
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -31,6 +32,8 @@ pub enum Revocable<'a> {
     Client(&'a str),
     /// One token, by its issuer and `jti`.
     Token { issuer: &'a str, id: &'a str },
+    /// All that lets a principal in, and whatever comes of it.
+    Principal(&'a Principal),
 }
 
 impl Revocable<'_> {
@@ -42,6 +45,7 @@ impl Revocable<'_> {
             Family(id) => ("family", (*id).to_owned()),
             Client(id) => ("client", (*id).to_owned()),
             Token { issuer, id } => ("token", format!("{}:{issuer}{id}", issuer.len())),
+            Principal(who) => ("principal", who.identity()),
         };
         match id.len() <= 64 {
             true => format!("{kind}:{id}"),

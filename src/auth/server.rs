@@ -60,6 +60,8 @@ pub struct Settings {
     pub access: Duration,
     /// How long a refresh token is good after its last use.
     pub refresh: Duration,
+    /// And after the login that it came of.
+    pub longest: Duration,
     /// How long a refresh token that was used may be shown again, by who did not get the answer.
     pub grace: Duration,
 }
@@ -115,7 +117,12 @@ impl Server {
             store.clone(),
             keyring.clone(),
             revoked.clone(),
-            families::Lives { access: settings.access, refresh: settings.refresh, grace: settings.grace },
+            families::Lives {
+                access: settings.access,
+                refresh: settings.refresh,
+                longest: settings.longest,
+                grace: settings.grace,
+            },
         );
         Server {
             clients: Clients::new(settings.client_ids, revoked, documents, settings.policy.clone()),

@@ -36,19 +36,25 @@ enum Command {
 #[group(skip)]
 struct Revoke {
     /// The key's id, or the key
-    #[arg(required_unless_present_any = ["family", "client", "token"], conflicts_with_all = ["family", "client", "token"])]
+    #[arg(required_unless_present_any = ["family", "client", "token", "subject"], conflicts_with_all = ["family", "client", "token", "subject"])]
     key: Option<String>,
     /// All tokens of one authorisation, by the claim plasm_family
-    #[arg(long, value_name = "ID", conflicts_with_all = ["client", "token"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["client", "token", "subject"])]
     family: Option<String>,
     /// All tokens of a client, by its id
-    #[arg(long, value_name = "ID", conflicts_with = "token")]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["token", "subject"])]
     client: Option<String>,
     /// One token, by its jti
     #[arg(long, value_name = "JTI", requires = "issuer")]
     token: Option<String>,
-    /// The token's issuer
-    #[arg(long, value_name = "URL", requires = "token")]
+    /// A person who left: whatever lets them in, their logins, sessions and connected accounts, by the subject
+    #[arg(long, value_name = "SUB", requires = "tenant", requires = "issuer", conflicts_with = "token")]
+    subject: Option<String>,
+    /// The person's tenant
+    #[arg(long, value_name = "TENANT", requires = "subject")]
+    tenant: Option<String>,
+    /// The issuer of the token, or of the person's tokens
+    #[arg(long, value_name = "URL")]
     issuer: Option<String>,
     #[command(flatten)]
     admin: Address,
@@ -112,6 +118,9 @@ async fn revoke(args: Revoke) -> ExitCode {
         Revoke { family: Some(id), .. } => json!({ "family": id }),
         Revoke { client: Some(id), .. } => json!({ "client": id }),
         Revoke { token: Some(id), issuer, .. } => json!({ "token": id, "issuer": issuer }),
+        Revoke { subject: Some(subject), tenant, issuer, .. } => {
+            json!({ "subject": subject, "tenant": tenant, "issuer": issuer })
+        }
         Revoke { key, .. } => {
             let key = key.as_deref().unwrap_or_default();
             let id = key.strip_prefix(api_key::PREFIX).and_then(|rest| rest.split_once('_'));

@@ -105,6 +105,11 @@ pub struct AuthServer {
     #[serde(with = "units::duration")]
     #[schemars(schema_with = "units::duration_schema", extend("x-min" = "1m", "x-max" = "400d"))]
     pub refresh_ttl: Duration,
+    /// How long refresh tokens are good after the login that they came of, however often they are used; then the user logs in
+    /// again.
+    #[serde(with = "units::duration")]
+    #[schemars(schema_with = "units::duration_schema", extend("x-min" = "1m", "x-max" = "400d"))]
+    pub refresh_max: Duration,
     /// How long a refresh token that was used may be shown once more, and gets the same answer: for clients that refresh from
     /// several places at once. Any later use ends all that came of the same login.
     #[serde(with = "units::duration")]
@@ -155,6 +160,7 @@ impl Default for AuthServer {
             scopes: Ordered::default(),
             access_ttl: Duration::from_secs(15 * 60),
             refresh_ttl: Duration::from_secs(30 * 86_400),
+            refresh_max: Duration::from_secs(90 * 86_400),
             refresh_grace: Duration::from_secs(10),
         }
     }

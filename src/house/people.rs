@@ -37,7 +37,8 @@ pub fn browser(login: &Login, config: &Config, origin: &str) -> Result<Option<Ar
         _ => origin,
     };
     let (store, keyring) = (login.store.clone(), login.keyring.clone());
-    Ok(Some(Arc::new(Browser::new(store, keyring, way, origin, issuer, settings.session))))
+    let revoked = login.revoked.clone();
+    Ok(Some(Arc::new(Browser::new(store, keyring, revoked, way, origin, issuer, settings.session))))
 }
 
 fn provider(login: &Login, config: &Config, origin: &str) -> Result<Oidc, StartError> {
@@ -157,6 +158,7 @@ pub fn server(
         scopes: told.chain(known).collect(),
         access: server.access_ttl,
         refresh: server.refresh_ttl,
+        longest: server.refresh_max,
         grace: server.refresh_grace,
     };
     let ground = Ground {

@@ -116,6 +116,13 @@ pub(super) async fn admit(
     Ok(ended)
 }
 
+/// The sessions of a principal, and some that have expired.
+pub(super) async fn all(shared: &Shared, owner: &str) -> Result<Vec<SessionId>, StoreAway> {
+    let record = shared.store.get(key(owner)).await.map_err(|_| StoreAway)?;
+    let fields = record.iter().flat_map(|record| record.fields.iter());
+    Ok(fields.map(|(id, _)| SessionId(id.clone())).collect())
+}
+
 /// A session left by itself. Where this fails, its entry goes when it would have expired.
 pub(super) async fn leave(shared: &Shared, owner: &str, id: &SessionId) {
     let writes = vec![(key(owner), Write::Unset(id.0.clone()))];

@@ -458,3 +458,28 @@ async fn b127_a_cancel_stops_the_call_of_exactly_that_id() {
     drop(calls);
     assert_eq!(session.cancel(b"\"7\""), Cancelled::Unknown);
 }
+
+#[tokio::test]
+async fn all_sessions_of_a_principal_end_on_all_pods_and_nobody_elses() {
+    let pods = pods::Pods::start(2);
+    let (first, second) = (pods.open().await, pods.open().await);
+    let ben = Principal::minted("t", "i", "ben");
+    let client = Client::default();
+    let his = pods.on(0).open(&ben, "p", Version::V2025_11_25, &client, Transport::Streamable).await;
+    let his = his.unwrap().session;
+    let stream = second[1].listen().announced().await;
+    let ended = Mutex::new(Vec::new());
+    let end = |one: Arc<Ended>| lock(&ended).push(one.id().unwrap().as_str().to_owned());
+    pods.on(0).delete_all(&anna(), end).await.unwrap();
+    let mut both = [&first, &second].map(|of| of[0].session_id().as_str().to_owned());
+    both.sort();
+    lock(&ended).sort();
+    assert_eq!(*lock(&ended), both, "each is ended upstream, once");
+    pods::soon(second[1].ended().cancelled()).await;
+    assert!(pods::soon(stream.into_stream().next()).await.is_none());
+    for id in &both {
+        assert!(matches!(pods.on(1).find(id, &anna(), "p").await, Found::Unknown));
+    }
+    assert!(matches!(pods.on(1).find(his.session_id().as_str(), &ben, "p").await, Found::Found(_)));
+    pods.on(1).delete_all(&anna(), |_| panic!("they have ended")).await.unwrap();
+}

@@ -36,6 +36,8 @@ pub struct Lives {
     pub access: Duration,
     /// After its last use.
     pub refresh: Duration,
+    /// After the login that it came of, however often it is used.
+    pub longest: Duration,
     pub grace: Duration,
 }
 
@@ -56,6 +58,9 @@ struct Kept {
     secret: String,
     /// Whose list it stands on.
     issuer: String,
+    /// When it began, in seconds since the epoch; 0: before that was kept, and then it counts from its next renewal.
+    #[serde(default)]
+    begun: u64,
 }
 
 /// Why there are no new tokens.
@@ -99,14 +104,18 @@ impl Families {
         grant: &Grant,
         issuer: &str,
     ) -> Result<Option<String>, StoreAway> {
-        let kept = Kept { grant: grant.clone(), secret: random_text(), issuer: issuer.to_owned() };
+        let (grant, issuer) = (grant.clone(), issuer.to_owned());
+        let kept = Kept { grant, secret: random_text(), issuer, begun: now() };
+        if self.revoked.has(Revocable::Principal(&kept.principal())) {
+            return Ok(None);
+        }
         let token = write(family, 1, &kept.secret);
         self.list(family, &kept).await?;
         let key = key(family);
         let writes = vec![
             (key.clone(), Write::set("d", self.seal(family, &kept))),
             (key.clone(), Write::set("n", "1")),
-            (key.clone(), Write::Live(self.lives.refresh)),
+            (key.clone(), Write::Live(self.life(&kept))),
         ];
         let begun = self.store.commit(vec![(key, Check::Absent)], writes, Sure::Replicas).await;
         match begun.map_err(|_| StoreAway)? {
@@ -132,8 +141,15 @@ impl Families {
             let record = self.store.get(main.clone()).await.map_err(away)?.ok_or(RenewError::Invalid)?;
             let kept = record.field("d").and_then(|sealed| self.open(&shown.family, sealed));
             let number = record.field("n").and_then(|n| std::str::from_utf8(n).ok()?.parse::<u32>().ok());
-            let (Some(kept), Some(number)) = (kept, number) else { return Err(RenewError::Invalid) };
+            let (Some(mut kept), Some(number)) = (kept, number) else { return Err(RenewError::Invalid) };
             if !shown.is_of(&kept.secret) || kept.grant.client != asked.client || shown.number > number {
+                return Err(RenewError::Invalid);
+            }
+            if kept.begun == 0 {
+                kept.begun = now();
+            }
+            if self.life(&kept).is_zero() || self.revoked.has(Revocable::Principal(&kept.principal())) {
+                self.end(&shown.family).await.map_err(|_| RenewError::Away)?;
                 return Err(RenewError::Invalid);
             }
             if shown.number == number {
@@ -150,7 +166,7 @@ impl Families {
                     // Sealed anew with the key that seals now.
                     (main.clone(), Write::set("d", self.seal(&shown.family, &kept))),
                     (main.clone(), Write::set("n", (number + 1).to_string())),
-                    (main.clone(), Write::Live(self.lives.refresh)),
+                    (main.clone(), Write::Live(self.life(&kept))),
                     (before.clone(), Write::set("n", number.to_string())),
                     (before.clone(), Write::set("a", sealed)),
                     (before.clone(), Write::Live(self.lives.grace)),
@@ -223,10 +239,24 @@ impl Families {
         }
     }
 
+    /// Ends all families of a principal that are known to be theirs.
+    pub async fn end_all(&self, of: &Principal) -> Result<(), StoreAway> {
+        for family in self.holdings.list(of, Kind::Family).await? {
+            self.end(&family.id).await?;
+        }
+        Ok(())
+    }
+
+    /// How long a family lives from now on, unless it is used.
+    fn life(&self, kept: &Kept) -> Duration {
+        let end = kept.begun.saturating_add(self.lives.longest.as_secs());
+        self.lives.refresh.min(Duration::from_secs(end.saturating_sub(now())))
+    }
+
     async fn list(&self, family: &str, kept: &Kept) -> Result<(), StoreAway> {
         let Grant { name, host, resource, scope, .. } = &kept.grant;
         let about = json!({"name": name, "host": host, "resource": resource, "scope": scope});
-        self.holdings.add(&kept.principal(), Kind::Family, family, about, self.lives.refresh).await
+        self.holdings.add(&kept.principal(), Kind::Family, family, about, self.life(kept)).await
     }
 
     fn seal(&self, family: &str, kept: &Kept) -> String {

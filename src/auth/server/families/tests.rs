@@ -22,7 +22,12 @@ struct Pods {
 impl Pods {
     /// Two pods of one store.
     fn new(grace: Duration) -> Pods {
-        let lives = Lives { access: Duration::from_secs(600), refresh: Duration::from_secs(3600), grace };
+        Pods::of_lives(grace, Duration::from_secs(90 * 86_400))
+    }
+
+    fn of_lives(grace: Duration, longest: Duration) -> Pods {
+        let lives =
+            Lives { access: Duration::from_secs(600), refresh: Duration::from_secs(3600), longest, grace };
         let store: Arc<dyn Store> = Arc::new(Memory::new(8 << 20));
         let keyring = Arc::new(Keyring::random());
         let revoked = Revoked::new(store.clone(), Epoch::default());
@@ -119,4 +124,41 @@ async fn a_family_that_was_ended_before_it_began_does_not_begin() {
     assert_eq!(pods.families[0].begin(&family, &grant(), "i").await, Ok(None));
     let person = Principal::minted("t", "i", "s");
     assert_eq!(pods.families[0].holdings.list(&person, Kind::Family).await, Ok(vec![]));
+}
+
+#[tokio::test]
+async fn a_family_ends_so_long_after_its_login_however_often_it_is_used() {
+    let pods = Pods::of_lives(GRACE, Duration::from_secs(3600));
+    let family = random_text();
+    let first = pods.families[0].begin(&family, &grant(), "i").await.unwrap().unwrap();
+    let (_, second) = pods.renew(0, &first).await.unwrap();
+    // As if it had begun an hour ago; and one from before this was kept counts from now on.
+    for (begun, good) in [(0, true), (now() - 3600, false)] {
+        let record = pods.families[0].store.get(key(&family)).await.unwrap().unwrap();
+        let mut kept = pods.families[0].open(&family, record.field("d").unwrap()).unwrap();
+        assert_ne!(kept.begun, 0, "it is kept");
+        kept.begun = begun;
+        let sealed = pods.families[0].seal(&family, &kept);
+        let write = vec![(key(&family), Write::set("d", sealed))];
+        pods.families[0].store.commit(vec![], write, Sure::Master).await.unwrap();
+        let number = record.field("n").unwrap().clone();
+        let newest = if number == "2" { second.clone() } else { super::write(&family, 3, &kept.secret) };
+        assert_eq!(pods.renew(1, &newest).await.is_ok(), good, "{begun}");
+    }
+    assert!(pods.revoked.has(Revocable::Family(&family)), "its access tokens end with it");
+}
+
+#[tokio::test]
+async fn who_was_shut_out_renews_nothing_and_begins_nothing() {
+    let pods = Pods::new(GRACE);
+    let family = random_text();
+    let first = pods.families[0].begin(&family, &grant(), "i").await.unwrap().unwrap();
+    let colleague = Principal::minted("t", "i", "other");
+    pods.revoked.revoke(Revocable::Principal(&colleague), now() + 60).await.unwrap();
+    let (_, second) = pods.renew(1, &first).await.unwrap();
+    let person = Principal::minted("t", "i", "s");
+    pods.revoked.revoke(Revocable::Principal(&person), now() + 60).await.unwrap();
+    assert_eq!(pods.renew(1, &second).await, Err(RenewError::Invalid));
+    assert!(pods.revoked.has(Revocable::Family(&family)), "and what came of it has ended");
+    assert_eq!(pods.families[0].begin(&random_text(), &grant(), "i").await.unwrap(), None);
 }
