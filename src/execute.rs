@@ -6,6 +6,7 @@ pub mod catalog;
 pub mod fault;
 pub mod instant;
 pub mod language;
+pub mod logical;
 pub mod names;
 pub mod plan;
 pub mod run;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// What all keys begin with.
 pub const PREFIX: &str = "plasm_";
 /// Who vouches for the principals of keys, among the issuers.
-pub const ISSUER: &str = "plasm:api-keys";
+pub const ISSUER: &str = crate::mcp::caller::KEYS;
 /// The claim by which profiles and policies know a key: its id.
 pub(super) const CLAIM: &str = "api_key";
 /// Shortest secret of a key that a digest is made of: what is shorter could be guessed from the digest.

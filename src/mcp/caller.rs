@@ -11,6 +11,9 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+/// Who vouches for the principals of keys, among the issuers.
+pub const KEYS: &str = "plasm:api-keys";
+
 /// The one who calls, as authentication found it. Sessions, cursors and artifacts belong to a principal.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Principal {
@@ -23,6 +26,12 @@ impl Principal {
     /// For the `auth` room alone: a principal exists only after authentication.
     pub fn minted(tenant: &str, issuer: &str, subject: &str) -> Principal {
         Principal { tenant: tenant.into(), issuer: issuer.into(), subject: subject.into() }
+    }
+
+    /// Whether it may stand for several people: the one that everybody is where no login is configured, and the holders of a
+    /// key.
+    pub fn is_shared(&self) -> bool {
+        self.issuer.is_empty() || &*self.issuer == KEYS
     }
 
     /// What tells this principal from any other, for keys and sealed values. Lengths keep the parts apart.
