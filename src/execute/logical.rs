@@ -20,6 +20,7 @@ mod shelf;
 
 pub use claim::RunClaim;
 pub use error::LogicalError;
+pub(super) use handle::random;
 pub use handle::{Handle, RunRef};
 pub use open::{Added, Continuity, Open, Opened};
 pub use owner::Owner;

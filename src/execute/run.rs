@@ -148,7 +148,7 @@ pub enum Shown {
 }
 
 /// A column: its name, and what it holds (a base of catalogs, or the name of an entity whose identity it is).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ColumnShown {
     pub name: String,
     #[serde(rename = "type")]
@@ -156,7 +156,7 @@ pub struct ColumnShown {
 }
 
 /// Whether the rows are all there are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Covered {
     #[default]

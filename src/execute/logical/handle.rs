@@ -100,7 +100,7 @@ impl fmt::Debug for RunRef {
     }
 }
 
-pub(super) fn random() -> String {
+pub(in crate::execute) fn random() -> String {
     let mut bits = [0u8; RANDOM];
     aws_lc_rs::rand::fill(&mut bits).expect("the system's random source does not fail once it is seeded");
     letters(&bits)

@@ -11,7 +11,7 @@ use crate::{execute::canonical, mcp::Caller};
 pub struct Owner {
     pub tenant: Arc<str>,
     /// What a session's record says of its owner.
-    pub(super) owns: Arc<str>,
+    pub(in crate::execute) owns: Arc<str>,
     /// The principal itself, where the session is the tenant's.
     pub(super) who: Arc<str>,
     /// Whose opens with the same intent give the same session; `None`: each gives a new one.
