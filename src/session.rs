@@ -32,7 +32,7 @@ pub use claim::{Heir, Inherited, Unsent};
 pub use facts::{Facts, TooLarge, Transport};
 pub use follow::{Follower, Frame, Resumed};
 pub use listen::Listener;
-pub use live::{Attending, ChangeError, Ended, LiveSession};
+pub use live::{Attending, ChangeError, Ended, Feeding, LiveSession};
 pub use outlet::Outlet;
 pub use overlap::Overlap;
 pub use pending::Pending;

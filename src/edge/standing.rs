@@ -48,11 +48,11 @@ pub fn call<'a>(
 }
 
 /// The notes and asks of a standing call, without an end. `call` makes it by what is subscribed to now, or says that it is
-/// not to be made now, and is asked again in a moment; `changes` tells that this is no longer what it was, and is told how
+/// not to be made now, and is asked again in a moment (it is told whether there is none left either); `changes` tells that this is no longer what it was, and is told how
 /// far the call knows of it.
 pub fn events(
     backend: Arc<dyn Backend>,
-    call: impl Fn() -> Option<Call> + Send + Sync + 'static,
+    call: impl Fn(bool) -> Option<Call> + Send + Sync + 'static,
     changes: Arc<Changes>,
 ) -> BoxStream<'static, Event> {
     let standing = Standing {
@@ -98,7 +98,7 @@ enum Step {
     Again,
 }
 
-impl<F: Fn() -> Option<Call>> Standing<F> {
+impl<F: Fn(bool) -> Option<Call>> Standing<F> {
     async fn next(&mut self) -> Event {
         loop {
             if let Some(event) = self.left.pop_front() {
@@ -146,7 +146,8 @@ impl<F: Fn() -> Option<Call>> Standing<F> {
     fn begin(&mut self) {
         // Before the call is made: what it is made by is no older.
         let knows = *self.made.borrow_and_update();
-        let call = (self.call)();
+        let none_left = self.now.is_none() && self.next.is_none();
+        let call = (self.call)(none_left);
         self.put_off = call.is_none();
         let Some(call) = call else { return };
         self.knows = knows;
@@ -194,7 +195,7 @@ mod tests {
         let (backend, mut opened) = Scripted::new("up");
         let (changes, wanted) = (Arc::new(Changes::default()), watch::Sender::new(Vec::<&str>::new()));
         let uris = wanted.subscribe();
-        let call = move || {
+        let call = move |_| {
             let uris = uris.borrow();
             // `-` stands for a time in which no call is to be made.
             let made = || super::call(scripted::caller(), uris.iter().copied(), CancellationToken::new());

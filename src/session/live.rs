@@ -341,7 +341,7 @@ impl LiveSession {
         }
     }
 
-    /// The session has ended: its streams end, its calls (whose tokens are children of this) are cancelled, its asks refused.
+    /// The session has ended: its streams end, its calls are cancelled, its asks refused.
     pub(super) fn close(&self) {
         self.over.store(true, Ordering::Release);
         self.ended.cancel();
@@ -385,7 +385,12 @@ impl Attending {
     /// From here on the pod holds the standing call, until this is dropped.
     pub fn begin(&self) -> Feeding<'_> {
         self.0.changes.listen();
-        Feeding { of: self, missed: Notify::new(), settled: watch::Sender::new(false) }
+        Feeding {
+            of: self,
+            missed: Notify::new(),
+            settled: watch::Sender::new(false),
+            has_turn: AtomicBool::new(false),
+        }
     }
 
     /// The standing call has ended here and goes on nowhere.
@@ -406,6 +411,8 @@ pub struct Feeding<'a> {
     missed: Notify,
     /// Whether the pod before this one has passed on all that it heard, or will no more.
     settled: watch::Sender<bool>,
+    /// Whether it is this pod's turn, as far as it is known: nobody else's is handed on from here.
+    has_turn: AtomicBool,
 }
 
 impl Feeding<'_> {
@@ -416,15 +423,20 @@ impl Feeding<'_> {
         let told = async {
             session.changes.acknowledged().await;
             loop {
-                let said = Box::pin(session.attends_here()).await;
-                if said == Ok(true) {
-                    self.missed.notify_one();
-                }
-                // With the store away, what comes is told here at least.
-                self.settled.send_replace(true);
-                if said.is_err() {
-                    tokio::time::sleep(AWAY).await;
-                    continue;
+                match Box::pin(session.attends_here(&self.has_turn)).await {
+                    Ok(Some(missed)) => {
+                        if missed {
+                            self.missed.notify_one();
+                        }
+                        self.settled.send_replace(true);
+                    }
+                    Ok(None) => {}
+                    // What comes is told here at least.
+                    Err(StoreAway) => {
+                        self.settled.send_replace(true);
+                        tokio::time::sleep(AWAY).await;
+                        continue;
+                    }
                 }
                 // Where a newer stream was opened here before another pod's call stood, that one must give way.
                 session.outdone().await;
@@ -450,8 +462,11 @@ impl Feeding<'_> {
 
     /// After [`Feeding::relieved`]: all that came here has been told, and goes before what the next pod tells.
     pub async fn hand_over(self) {
-        self.of.0.queue.emptied().await;
-        self.of.0.hand_on().await;
+        // Else who has it hands it to whom it is to go to by now.
+        if self.has_turn.load(Ordering::Relaxed) {
+            self.of.0.queue.emptied().await;
+            self.of.0.hand_on().await;
+        }
     }
 }
 

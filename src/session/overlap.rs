@@ -48,7 +48,7 @@ impl Overlap {
     /// Keeps a notification. Whatever the stream's log gets from now on is told to the client after it happened.
     pub async fn keep(&mut self, session: &LiveSession, message: Bytes) {
         let mark = match self.begun {
-            Some(_) if !says_more(&message) => session.mark().await,
+            Some(_) if what_it_says(&message) == Says::Changed => session.mark().await,
             _ => None,
         };
         self.heard.push((mark, message));
@@ -77,7 +77,7 @@ impl Overlap {
         for (mark, message) in heard {
             let since = match mark {
                 Some(mark) => (mark.stream == begun.stream).then_some(mark.last),
-                None => says_more(&message).then_some(begun.last),
+                None => (what_it_says(&message) == Says::More).then_some(begun.last),
             };
             let again = since
                 .and_then(|since| told.iter().position(|(number, told)| *number > since && *told == message));
@@ -86,7 +86,7 @@ impl Overlap {
                 None => left.push(message),
             }
         }
-        told.retain(|(_, message)| says_more(message));
+        told.retain(|(_, message)| what_it_says(message) == Says::More);
         (self.told, self.late) = (told, Some(Instant::now() + LATE));
         left
     }
@@ -105,16 +105,29 @@ impl Overlap {
     }
 }
 
-/// Whether a notification says more than that a list or a resource has changed: then two equal ones are one.
-fn says_more(message: &Bytes) -> bool {
-    let Ok(message) = serde_json::from_slice::<Value>(message) else { return false };
+/// What two equal notifications have in common.
+#[derive(PartialEq, Eq)]
+enum Says {
+    /// That a list or a resource has changed: who looks after the later one has seen both changes.
+    Changed,
+    /// More than that: then they are one.
+    More,
+    /// Anything else, a log message: nothing.
+    Other,
+}
+
+fn what_it_says(message: &Bytes) -> Says {
+    let Ok(message) = serde_json::from_slice::<Value>(message) else { return Says::Other };
     let method = message["method"].as_str().unwrap_or_default();
     if method != Method::ResourceUpdated.as_str() && !method.ends_with("/list_changed") {
-        return false;
+        return Says::Other;
     }
     let empty = |value: &Value| value.as_object().is_some_and(Map::is_empty);
     let params = message["params"].as_object();
-    params.is_some_and(|params| params.iter().any(|(name, value)| name != "uri" && !empty(value)))
+    match params.is_some_and(|params| params.iter().any(|(name, value)| name != "uri" && !empty(value))) {
+        true => Says::More,
+        false => Says::Changed,
+    }
 }
 
 impl LiveSession {

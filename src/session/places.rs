@@ -3,6 +3,7 @@
 //! is gone, or that nobody renewed, counts for nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -116,21 +117,24 @@ impl LiveSession {
     /// Takes in where streams are open. Those of this pod that are open elsewhere by now end here.
     fn learn_places(self: &Arc<Self>, read: Read, from_master: bool) {
         let me = &self.shared.post.me;
-        let Some(closed) = self.queue.learn(me, read.rev, from_master, read.places) else { return };
+        // At one instant, so that nothing older comes after.
+        let also = || {
+            self.attends.send_if_modified(|attends| {
+                let changed = *attends != read.attends;
+                *attends = read.attends;
+                changed
+            });
+            self.handed.send_if_modified(|handed| {
+                let changed = *handed != read.handed;
+                *handed = read.handed;
+                changed
+            });
+        };
+        let Some(closed) = self.queue.learn(me, read.rev, from_master, read.places, also) else { return };
         for held in closed {
             let session = self.clone();
             self.shared.tasks.spawn(async move { session.let_go(&held).await });
         }
-        self.attends.send_if_modified(|attends| {
-            let changed = *attends != read.attends;
-            *attends = read.attends;
-            changed
-        });
-        self.handed.send_if_modified(|handed| {
-            let changed = *handed != read.handed;
-            *handed = read.handed;
-            changed
-        });
     }
 
     /// Looks where streams are open, in the cache where that is trusted, and hears of the next change.
@@ -241,8 +245,12 @@ impl LiveSession {
     }
 
     /// This pod's standing call is acknowledged, and from now on feeds the session's streams: another's may end. True: what
-    /// came before may have been missed, for no pod handed the streams over.
-    pub(super) async fn attends_here(self: &Arc<Self>) -> Result<bool, StoreAway> {
+    /// came before may have been missed, for no pod handed the streams over. `None`: it is another pod's turn by now. `has_turn` says at each moment
+    /// whether it is this one's.
+    pub(super) async fn attends_here(
+        self: &Arc<Self>,
+        has_turn: &AtomicBool,
+    ) -> Result<Option<bool>, StoreAway> {
         let me = &self.shared.post.me;
         let key = self.places_key();
         // Past what is known here: that another took over may not have been heard yet.
@@ -252,8 +260,9 @@ impl LiveSession {
             && before.as_ref() == Some(&newest)
         {
             // Too late: it is that pod's turn already.
+            has_turn.store(false, Ordering::Relaxed);
             let _ = self.look().await;
-            return Ok(false);
+            return Ok(None);
         }
         // What another handed to this pod before is not about this time.
         self.handed.send_replace(None);
@@ -266,16 +275,19 @@ impl LiveSession {
         match self.shared.store.commit(checks, writes, Sure::Master).await {
             Ok(Commit::Done(revs)) => self.queue.changed(revs.first().copied().unwrap_or(0)),
             // The session has ended.
-            Ok(Commit::Failed { .. }) => return Ok(false),
+            Ok(Commit::Failed { .. }) => return Ok(None),
             Err(_) => return Err(StoreAway),
         }
+        // Of nobody, or of this pod by an earlier call whose end it could not say, there is nothing to wait for.
+        let from = before.as_ref().filter(|pod| *pod != me && pod.as_str() != NOBODY);
+        has_turn.store(from.is_none(), Ordering::Relaxed);
         let _ = self.look().await;
-        Ok(match before {
-            None => false,
-            // Nobody, or this pod by an earlier call whose end it could not say.
-            Some(pod) if pod == *me || pod.as_str() == NOBODY => true,
+        let missed = match from {
+            None => before.is_some(),
             Some(_) => timeout(HANDING, self.handed_here()).await.is_err(),
-        })
+        };
+        has_turn.store(true, Ordering::Relaxed);
+        Ok(Some(missed))
     }
 
     async fn handed_here(&self) {

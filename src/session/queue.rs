@@ -225,13 +225,14 @@ impl Queue {
 
     /// The streams that are open over all pods, as the record of places says at this revision. One of ours that another
     /// pod has by now ends here; one that is not among them is not known elsewhere any more. `None`: it is old, and counts
-    /// for nothing. Else what stands there of this pod, and is not open here.
+    /// for nothing. Else `also` is done at the same instant, and it gives what stands there of this pod, and is not open here.
     pub(super) fn learn(
         &self,
         me: &PodId,
         rev: Option<u64>,
         from_master: bool,
         places: Vec<Place>,
+        also: impl FnOnce(),
     ) -> Option<Vec<Held>> {
         let mut waiting = lock(&self.waiting);
         if !from_master && rev.is_some_and(|rev| rev < waiting.rev) {
@@ -250,6 +251,7 @@ impl Queue {
         let open = |place: &Place| waiting.seats.iter().any(|seat| seat.stream == place.stream);
         let closed = ours.into_iter().filter(|place| !open(place));
         let closed = closed.map(|place| Held { stream: place.stream, value: place.value }).collect();
+        also();
         waiting.other = others.into_iter().max_by(|a, b| (a.age, &a.stream).cmp(&(b.age, &b.stream)));
         self.announce(waiting);
         Some(closed)

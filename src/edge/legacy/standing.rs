@@ -7,10 +7,11 @@ use super::peer::Peer;
 use crate::edge::gate::Gate;
 use crate::edge::standing;
 use crate::mcp::{Ask, Event};
-use crate::session::{Asking, Attending, Lead, LiveSession, Overlap};
+use crate::session::{Asking, Attending, Feeding, Lead, LiveSession, Overlap};
 use crate::wire::{Method, Raw, envelope};
-use futures_util::StreamExt;
+use futures_util::future::OptionFuture;
 use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -99,7 +100,7 @@ impl Standing {
                     () = &mut alone => End::Alone,
                 }
             };
-            let end = self.feed(attending.session(), until, feeding.settled(), feeding.missed()).await;
+            let end = self.feed(attending.session(), until, &feeding).await;
             if let End::Relieved = end {
                 Box::pin(feeding.hand_over()).await;
                 if !self.peer.gate.lifecycle.draining.is_cancelled() {
@@ -115,17 +116,19 @@ impl Standing {
         &mut self,
         session: &Arc<LiveSession>,
         until: impl Future<Output = End>,
-        settled: impl Future<Output = ()>,
-        missed: impl Future<Output = ()>,
+        feeding: &Feeding<'_>,
     ) -> End {
-        let (mut until, mut missed, mut made_up) = (std::pin::pin!(until), std::pin::pin!(missed), false);
-        let (mut settled, mut is_settled) = (std::pin::pin!(settled), false);
+        let mut until = std::pin::pin!(until);
+        // What is of use until its turn alone takes no room in the thousands that wait after it.
+        let (mut settled, mut is_settled) = (Some(Box::pin(feeding.settled())), false);
         let (holder, caller, lead) = (session.clone(), self.peer.caller.clone(), session.lead());
         let (over, parted) = (holder.ended().child_token(), Arc::new(Notify::new()));
         let (parting, gone) = (over.clone(), parted.clone());
-        let call = move || {
+        let call = move |none_left| {
             if parting.is_cancelled() {
-                gone.notify_one();
+                if none_left {
+                    gone.notify_one();
+                }
                 return None;
             }
             // The newest stream at an upstream is the one that is spoken to, and by now another pod's is to be that.
@@ -137,26 +140,26 @@ impl Standing {
             Some(standing::call(caller.clone(), uris, parting.child_token()))
         };
         let backend = self.peer.mount.backend.clone();
-        let (mut overlap, mut held) = (Box::pin(Overlap::begin(session)).await, None);
+        let (mut overlap, mut held) = (Box::new(Box::pin(Overlap::begin(session)).await), None);
         let mut events = standing::events(backend, call, session.changes().clone());
         loop {
             let turn = tokio::select! {
                 biased;
-                () = &mut missed, if !made_up => Turn::Missed,
-                () = &mut settled, if !is_settled => Turn::Settled,
-                event = events.next(), if held.is_none() && overlap.len() < OVERLAP => Turn::Came(event),
+                // Before the events, however many there are: this is what says that the call stands.
                 end = &mut until => Turn::Over(end),
+                () = feeding.missed() => Turn::Missed,
+                () = OptionFuture::from(settled.as_mut()).map(drop), if !is_settled => Turn::Settled,
+                event = events.next(), if held.is_none() && overlap.len() < OVERLAP => Turn::Came(event),
             };
             let come = match turn {
                 Turn::Missed => {
-                    made_up = true;
                     Box::pin(self.tell_everything(session)).await;
                     None
                 }
                 Turn::Settled => {
-                    is_settled = true;
+                    (is_settled, settled) = (true, None);
                     Box::pin(tell_untold(session, &mut overlap)).await;
-                    held.take()
+                    held.take().map(|event: Box<Option<Event>>| *event)
                 }
                 Turn::Came(Some(Event::Note(note))) => {
                     let message = envelope::write_notification(&note.method, &note.params);
@@ -170,13 +173,13 @@ impl Standing {
                 Turn::Came(event) if is_settled => Some(event),
                 // It waits for its turn, and what comes after it where it comes from.
                 Turn::Came(event) => {
-                    held = Some(event);
+                    held = Some(Box::new(event));
                     None
                 }
                 Turn::Over(end) => {
                     Box::pin(tell_untold(session, &mut overlap)).await;
                     if let Some(event) = held.take() {
-                        self.pass_on(session, event).await;
+                        Box::pin(self.pass_on(session, *event)).await;
                     }
                     if let End::Relieved = end {
                         over.cancel();

@@ -90,7 +90,7 @@ impl Legacy {
         let changes = self.changes.clone();
         let call = {
             let legacy = self.clone();
-            move || {
+            move |_| {
                 let uris = legacy.uris();
                 let uris = uris.iter().map(|uri| &**uri);
                 Some(standing::call(legacy.caller.clone(), uris, legacy.ended.child_token()))

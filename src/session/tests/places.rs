@@ -2,6 +2,7 @@
 
 use super::pods::{Pods, soon};
 use super::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A stream that every pod knows of when this returns.
@@ -375,15 +376,25 @@ async fn of_what_two_pods_heard_at_once_the_client_is_told_once() {
     let (_old, mut stream) = (announced(&of[0]).await, announced(&of[1]).await);
     led(&of[0], pods.on(1)).await;
     let mut overlap = Overlap::begin(&of[1]).await;
-    of[0].tell("earlier".into());
-    assert_eq!(next(&mut stream).await, "earlier");
-    for heard in ["earlier", "both", "both", "mine"] {
-        overlap.keep(&of[1], Bytes::from_static(heard.as_bytes())).await;
+    let changed = |uri: &str| {
+        let params = format!(r#"{{"uri":"{uri}"}}"#);
+        Bytes::from(format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{params}}}"#
+        ))
+    };
+    let logged =
+        Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"x"}}"#);
+    of[0].tell(changed("earlier"));
+    assert_eq!(next(&mut stream).await, changed("earlier"));
+    for heard in [changed("earlier"), changed("both"), changed("both"), changed("mine"), logged.clone()] {
+        overlap.keep(&of[1], heard).await;
     }
-    of[0].tell("both".into());
-    assert_eq!(next(&mut stream).await, "both");
-    // What was told before it was heard says nothing of it, and one telling stands for one.
-    assert_eq!(overlap.turn(&of[1]).await, ["earlier", "both", "mine"]);
+    for told in [changed("both"), logged.clone()] {
+        of[0].tell(told.clone());
+        assert_eq!(next(&mut stream).await, told);
+    }
+    // What was told before it was heard says nothing of it, one telling stands for one, and a log message for itself alone.
+    assert_eq!(overlap.turn(&of[1]).await, [changed("earlier"), changed("both"), changed("mine"), logged]);
 }
 
 #[tokio::test]
@@ -420,21 +431,24 @@ async fn a_pod_that_has_not_heard_that_another_took_over_says_again_that_it_feed
     let pods = Pods::start(2);
     let of = pods.open().await;
     let _first = announced(&of[0]).await;
-    assert_eq!(of[0].attends_here().await, Ok(false));
+    let (here, there) = (AtomicBool::new(false), AtomicBool::new(false));
+    assert_eq!(of[0].attends_here(&here).await, Ok(Some(false)));
     assert_eq!(of[0].attends.borrow().as_ref(), Some(pods.on(0).pod()));
     let _second = announced(&of[1]).await;
-    let (took, handed) = tokio::join!(of[1].attends_here(), async {
+    let (took, handed) = tokio::join!(of[1].attends_here(&there), async {
         of[0].attends.subscribe().wait_for(|pod| pod.as_ref() == Some(pods.on(1).pod())).await.unwrap();
         of[0].hand_on().await;
     });
-    assert_eq!((took, handed), (Ok(false), ()));
+    assert_eq!((took, handed), (Ok(Some(false)), ()));
+    assert!(there.load(Ordering::Relaxed));
     led(&of[0], pods.on(1)).await;
-    assert_eq!(of[0].attends_here().await, Ok(false), "it is the other's turn");
+    assert_eq!(of[0].attends_here(&here).await, Ok(None), "it is the other's turn");
+    assert!(!here.load(Ordering::Relaxed), "and not this one's to hand on");
     let _third = announced(&of[0]).await;
     // As if the news of the other's turn were still on their way.
     of[0].attends.send_replace(Some(pods.on(0).pod().clone()));
     of[0].handed.send_replace(Some(pods.on(0).pod().clone()));
-    let (took, ()) = tokio::join!(of[0].attends_here(), async {
+    let (took, ()) = tokio::join!(of[0].attends_here(&here), async {
         of[1].attends.subscribe().wait_for(|pod| pod.as_ref() == Some(pods.on(0).pod())).await.unwrap();
         assert_ne!(
             of[0].handed.borrow().as_ref(),
@@ -443,5 +457,5 @@ async fn a_pod_that_has_not_heard_that_another_took_over_says_again_that_it_feed
         );
         of[1].hand_on().await;
     });
-    assert_eq!(took, Ok(false));
+    assert_eq!(took, Ok(Some(false)));
 }
