@@ -12,6 +12,7 @@ pub mod names;
 pub mod plan;
 pub mod run;
 pub mod sources;
+pub mod surface;
 pub mod symbols;
 pub mod teaching;
 pub mod template;

@@ -57,12 +57,15 @@ impl Engine {
             return Err(broken("embedded rows did not come with their row").into());
         };
         let (mut rows, most) = (form.empty(), self.most(node));
-        let all = from.order.iter().filter_map(|row| within.get(*row as usize)?.as_array()).flatten();
-        let mut all = all.filter(|raw| !raw.is_null());
-        for raw in all.by_ref().take(most) {
-            self.asks.held(form.read(raw, None, &mut rows))?;
-        }
-        let more = all.next().is_some();
+        // What borrows by a closure must not live over an await: such a future is not known to be `Send`.
+        let more = {
+            let all = from.order.iter().filter_map(|row| within.get(*row as usize)?.as_array()).flatten();
+            let mut all = all.filter(|raw| !raw.is_null());
+            for raw in all.by_ref().take(most) {
+                self.asks.held(form.read(raw, None, &mut rows))?;
+            }
+            all.next().is_some()
+        };
         self.whole_of(node, of, rows, more).await
     }
 
@@ -73,11 +76,13 @@ impl Engine {
             return Err(broken("a reference did not come with its row").into());
         };
         let (mut rows, most) = (form.empty(), self.most(node));
-        let mut keys = from.order.iter().filter_map(|row| key(of, from.rows.cell(column, *row as usize)));
-        for key in keys.by_ref().take(most) {
-            self.asks.held(form.bare(&key, &mut rows))?;
-        }
-        let more = keys.next().is_some();
+        let more = {
+            let mut keys = from.order.iter().filter_map(|row| key(of, from.rows.cell(column, *row as usize)));
+            for key in keys.by_ref().take(most) {
+                self.asks.held(form.bare(&key, &mut rows))?;
+            }
+            keys.next().is_some()
+        };
         self.whole_of(node, of, rows, more).await
     }
 

@@ -1,0 +1,260 @@
+//! The execute surface as one backend: the tools by which an agent finds entities, opens a session over them, plans programs
+//! and runs them. Knows neither edges nor how a source is reached.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{
+    FutureExt as _, StreamExt as _,
+    future::{BoxFuture, ready},
+    stream,
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value as Json, json};
+
+use super::{
+    fault::Fault,
+    logical::{Held, Logical, Owner},
+    plan::Plan,
+    sources::Sources,
+};
+use crate::{
+    config::Globs,
+    mcp::{
+        About, Age, Backend, Call, Caller, Event, Fault as CallFault, Item, Kind, Listing, Note, Outcome,
+        Reason, Reply, Session, UpstreamId,
+    },
+    wire::{Method, Raw, json as text},
+};
+
+mod answer;
+mod context;
+mod discover;
+mod plans;
+mod runs;
+mod table;
+mod tools;
+
+use answer::Answer;
+
+/// How long clients may keep lists: they change with the release alone.
+const TTL_MS: u64 = 60_000;
+
+/// How a profile serves the surface.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Names its part among a profile's members.
+    pub id: UpstreamId,
+    /// The catalogs that it admits, by id.
+    pub catalogs: Globs,
+    /// Whether the sessions of a tenant are all its principals'.
+    pub shared: bool,
+    /// The longest that one run works before it answers with what is finished.
+    pub run: Duration,
+}
+
+impl Settings {
+    /// All catalogs, each principal's sessions its own, and an answer within 300 seconds.
+    pub fn new(id: UpstreamId) -> Settings {
+        Settings { id, catalogs: Globs::default(), shared: false, run: Duration::from_secs(280) }
+    }
+}
+
+/// The surface of one profile.
+#[derive(Clone)]
+pub struct Surface(Arc<Inner>);
+
+struct Inner {
+    settings: Settings,
+    logical: Logical,
+    sources: Arc<dyn Sources>,
+    about: Arc<About>,
+    lists: [Arc<Listing>; 4],
+}
+
+impl Surface {
+    pub fn new(logical: Logical, sources: Arc<dyn Sources>, settings: Settings) -> Surface {
+        let about = About {
+            server_info: Some(Raw::of(
+                &json!({"name": "plasm-execute", "version": env!("CARGO_PKG_VERSION")}),
+            )),
+            capabilities: Raw::of(&json!({"tools": {}})),
+            instructions: Some(tools::INSTRUCTIONS.to_owned()),
+            ttl_ms: TTL_MS,
+            private: false,
+            missing: Vec::new(),
+        };
+        let lists = Kind::ALL.map(|kind| Arc::new(listing(kind)));
+        Surface(Arc::new(Inner { settings, logical, sources, about: Arc::new(about), lists }))
+    }
+
+    /// The names of the tools, none of which needs a prefix among a profile's other members.
+    pub fn tool_names() -> impl Iterator<Item = &'static str> {
+        tools::NAMES.into_iter()
+    }
+}
+
+impl Inner {
+    fn owner(&self, caller: &Caller) -> Owner {
+        Owner::of(caller, self.settings.shared)
+    }
+
+    fn admits(&self, api: &str) -> bool {
+        self.settings.catalogs.admits(api)
+    }
+
+    /// The session of a handle. Whether the profile admits its catalogs still is looked at of each plan.
+    async fn session(&self, owner: &Owner, handle: &str) -> Result<Arc<Held>, Fault> {
+        Ok(self.logical.load(owner, handle).await?)
+    }
+
+    /// Whether the profile admits, by now, every catalog that a plan is of.
+    fn admitted(&self, plan: &Plan) -> Result<(), Fault> {
+        forbidden(plan.catalogs.keys().filter(|api| !self.admits(api)).cloned().collect())
+    }
+
+    async fn tool(self: Arc<Self>, name: &str, call: &Call, tell: Option<runs::Notes>) -> Answer {
+        match name {
+            tools::DISCOVER => answer::of(given(call).map(|ask| self.discover(&ask))),
+            tools::CONTEXT => match given(call) {
+                Ok(ask) => answer::of(self.context(&call.caller, ask).await),
+                Err(fault) => answer::fault(&fault),
+            },
+            tools::PLAN => match given(call) {
+                Ok(ask) => answer::of(self.plan(call, ask, tell).await),
+                Err(fault) => answer::fault(&fault),
+            },
+            _ => match given(call) {
+                Ok(ask) => answer::of(self.run(call, ask, tell).await),
+                Err(fault) => answer::fault(&fault),
+            },
+        }
+    }
+
+    /// The answer of a tool, with its progress where that was asked for.
+    fn called(self: Arc<Self>, name: &'static str, call: Call) -> BoxFuture<'static, Reply> {
+        let (notes, told) = match call.progress.clone() {
+            Some(token) => {
+                let (notes, told) = runs::notes(token);
+                (Some(notes), Some(told))
+            }
+            None => (None, None),
+        };
+        let outcome = async move {
+            tokio::select! {
+                answer = self.tool(name, &call, notes) => Outcome::Result(Raw::of(&answer)),
+                () = call.cancel.cancelled() => Outcome::Error(Reason::Cancelled.into()),
+            }
+        };
+        match told {
+            None => outcome.map(Reply::One).boxed(),
+            Some(told) => ready(Reply::Stream(runs::beside(told, outcome.boxed()).boxed())).boxed(),
+        }
+    }
+}
+
+/// The arguments of a call, read as the tool takes them.
+fn given<T: DeserializeOwned>(call: &Call) -> Result<T, Fault> {
+    let arguments = call.params.arguments.as_ref().map(|span| call.params.raw.part(span));
+    let read = arguments.unwrap_or_else(|| Raw::trusted("{}")).read();
+    read.map_err(|why| {
+        let hint = "give the arguments that the tool's input schema names";
+        Fault::new("bad_arguments", format!("the arguments cannot be read: {why}"), hint)
+    })
+}
+
+fn forbidden(apis: Vec<String>) -> Result<(), Fault> {
+    match apis.is_empty() {
+        true => Ok(()),
+        false => Err(Fault::new(
+            "seed_forbidden",
+            format!("not for this caller: {}", apis.join(", ")),
+            "discover_capabilities shows what is",
+        )),
+    }
+}
+
+fn listing(kind: Kind) -> Listing {
+    let items = match kind {
+        Kind::Tool => tools::definitions(),
+        _ => Vec::new(),
+    };
+    let items = items.iter().map(|item| {
+        let body = Raw::of(item);
+        let members = text::lax_members(body.text(), 0).unwrap_or_default();
+        let name = members.into_iter().find(|member| member.is(kind.name_key()));
+        let name_span = name.map(|member| member.value).expect("each tool has its name");
+        let name = body.string(&name_span).expect("names are strings").into_owned().into();
+        Item { name, body, name_span, headers: Arc::new([]) }
+    });
+    let mut listing = Listing::new(kind, items.collect());
+    listing.ttl_ms = TTL_MS;
+    listing.private = false;
+    listing
+}
+
+impl Backend for Surface {
+    fn id(&self) -> &UpstreamId {
+        &self.0.settings.id
+    }
+
+    fn about(&self, _: Arc<Caller>) -> BoxFuture<'static, Result<Arc<About>, CallFault>> {
+        ready(Ok(self.0.about.clone())).boxed()
+    }
+
+    fn list(
+        &self,
+        _: Arc<Caller>,
+        kind: Kind,
+        _: Age,
+    ) -> BoxFuture<'static, Result<Arc<Listing>, CallFault>> {
+        ready(Ok(self.0.lists[kind as usize].clone())).boxed()
+    }
+
+    fn known(&self, _: &Caller, kind: Kind) -> Option<Arc<Listing>> {
+        Some(self.0.lists[kind as usize].clone())
+    }
+
+    fn call(&self, call: Call) -> BoxFuture<'static, Reply> {
+        let reply = match call.method {
+            Method::ToolsCall => {
+                let name = call.params.name().unwrap_or_default();
+                match tools::NAMES.into_iter().find(|known| *known == name) {
+                    Some(name) => return self.0.clone().called(name, call),
+                    None => Reply::fault(Reason::UnknownTool(name.into_owned())),
+                }
+            }
+            // Nothing here ever changes: the stream is honoured for nothing, and stays open.
+            Method::Listen => {
+                let params = Raw::of(&json!({"notifications": {}}));
+                let agreed = Note { method: Method::Acknowledged, params, at: None };
+                let cancel = call.cancel.token();
+                let end = stream::once(async move {
+                    cancel.cancelled_owned().await;
+                    Event::Done(Outcome::Result(Raw::trusted("{}")))
+                });
+                Reply::Stream(stream::iter([Event::Note(agreed)]).chain(end).boxed())
+            }
+            Method::ResourcesRead => {
+                Reply::fault(Reason::UnknownResource(call.params.uri().unwrap_or_default().into()))
+            }
+            _ => Reply::fault(Reason::MethodNotFound),
+        };
+        ready(reply).boxed()
+    }
+
+    fn tell(&self, _: Arc<Caller>, _: Note) -> BoxFuture<'static, Result<(), CallFault>> {
+        ready(Ok(())).boxed()
+    }
+
+    fn end(&self, _: Arc<dyn Session>) -> BoxFuture<'static, ()> {
+        ready(()).boxed()
+    }
+}
+
+/// Text in the result's content beside what stands in `structuredContent`.
+fn text_block(text: &str) -> Json {
+    json!([{"type": "text", "text": text}])
+}
+
+#[cfg(test)]
+mod tests;

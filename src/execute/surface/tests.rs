@@ -1,0 +1,254 @@
+use std::{path::Path, sync::Mutex};
+
+use serde_json::Map;
+
+use super::*;
+use crate::{
+    execute::{
+        catalog::load_folder,
+        logical,
+        sources::{Ask, Page, SourceError},
+    },
+    mcp::{Access, Principal, scripted},
+    store::{Memory, PodId},
+};
+
+/// Ten issues of which each knows its number, and every write noted.
+#[derive(Default)]
+struct World {
+    written: Mutex<Vec<String>>,
+}
+
+impl Sources for World {
+    fn ask(&self, ask: Ask) -> BoxFuture<'static, Result<Page, SourceError>> {
+        let issue = |n: usize| {
+            json!({"id": format!("i{n}"), "title": format!("issue\t{n}"), "state": "open", "score": n,
+                "updated_at": "2026-11-30T00:00:00Z", "project_id": "p1", "labels": [], "body": "x".repeat(9_000)})
+        };
+        let rows = match &*ask.operation {
+            "issue_list" => (1..=40).map(issue).collect(),
+            "issue_create" => {
+                self.written.lock().unwrap().push(Json::Object(ask.args.clone()).to_string());
+                vec![issue(99)]
+            }
+            "project_get" => vec![json!({"id": ask.key["id"], "slug": "p", "title": "P"})],
+            _ => vec![issue(1)],
+        };
+        ready(Ok(Page { rows, ..Page::default() })).boxed()
+    }
+}
+
+fn surface(catalogs: Globs) -> (Surface, Arc<World>) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/language/catalogs");
+    let served = Arc::new(load_folder(&folder).unwrap());
+    let store = Arc::new(Memory::new(64 << 20));
+    let logical = Logical::new(PodId::random(), store, served, logical::Settings::default());
+    let world = Arc::new(World::default());
+    let settings = Settings { catalogs, ..Settings::new(UpstreamId::new("plasm").unwrap()) };
+    (Surface::new(logical, world.clone(), settings), world)
+}
+
+fn somebody(subject: &str) -> Arc<Caller> {
+    let one = scripted::caller();
+    let principal = Arc::new(Principal::minted("t", "https://id.example", subject));
+    Arc::new(Caller {
+        access: Arc::new(Access::open(principal)),
+        profile: one.profile.clone(),
+        client: one.client.clone(),
+        version: one.version,
+        session: one.session.clone(),
+    })
+}
+
+async fn asked(surface: &Surface, who: &Arc<Caller>, tool: &str, arguments: Json) -> Json {
+    let params = json!({"name": tool, "arguments": arguments}).to_string();
+    let call = Call { caller: who.clone(), ..scripted::call(Method::ToolsCall, &params) };
+    match surface.call(call).await.outcome().await {
+        Outcome::Result(result) => result.read().unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn said(answer: &Json) -> &str {
+    answer["content"][0]["text"].as_str().unwrap()
+}
+
+async fn session(surface: &Surface, who: &Arc<Caller>) -> String {
+    let seeds = json!([{"api": "tracker", "entity": "Issue"}, {"api": "tracker", "entity": "Project"}]);
+    let opened = asked(surface, who, tools::CONTEXT, json!({"intent": "triage", "seeds": seeds})).await;
+    opened["structuredContent"]["logical_session_ref"].as_str().unwrap().to_owned()
+}
+
+const LIST: &str = "Project(\"p1\").issues | filter(score > 5)\n";
+
+#[tokio::test]
+async fn each_tool_is_described_in_full() {
+    let (surface, _) = surface(Globs::default());
+    let listed = surface.known(&scripted::caller(), Kind::Tool).unwrap();
+    let names: Vec<&str> = listed.items().iter().map(|item| &*item.name).collect();
+    assert_eq!(names, Surface::tool_names().collect::<Vec<_>>());
+    for item in listed.items() {
+        let tool: Map<String, Json> = item.body.read().unwrap();
+        assert!(tool["title"].is_string() && tool["description"].is_string());
+        for hint in ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"] {
+            assert!(tool["annotations"][hint].is_boolean(), "{hint} of {}", item.name);
+        }
+        assert_eq!(
+            (&tool["inputSchema"]["type"], &tool["outputSchema"]["type"]),
+            (&json!("object"), &json!("object"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_fits_best_stands_first_and_what_a_profile_does_not_admit_stands_nowhere() {
+    let who = somebody("a");
+    let (open, _) = surface(Globs::default());
+    let found =
+        asked(&open, &who, tools::DISCOVER, json!({"query": "show open issues by their score"})).await;
+    let first = &found["structuredContent"]["entities"][0];
+    assert_eq!(
+        (first["api"].as_str(), first["entity"].as_str()),
+        (Some("tracker"), Some("Issue")),
+        "{}",
+        said(&found)
+    );
+    assert!(said(&found).starts_with("```tsv\napi\tentity\tdescription\ntracker\tIssue\t"));
+    assert!(said(&found).lines().all(|line| line.chars().count() <= 200));
+    let again =
+        asked(&open, &who, tools::DISCOVER, json!({"query": ["show open issues by their score"]})).await;
+    assert_eq!(found, again);
+    let (closed, _) = surface(Globs { deny: vec!["tracker".into()], ..Globs::default() });
+    let found = asked(&closed, &who, tools::DISCOVER, json!({"query": "issues"})).await;
+    assert!(!said(&found).contains("tracker"), "{}", said(&found));
+    let seeds = json!([{"api": "tracker", "entity": "Issue"}, {"api": "pokeapi", "entity": "Pokemon"}]);
+    let refused = asked(&closed, &who, tools::CONTEXT, json!({"intent": "x", "seeds": seeds})).await;
+    assert_eq!(refused["structuredContent"]["error"]["code"], "seed_forbidden");
+    assert_eq!(refused["isError"], true);
+}
+
+#[tokio::test]
+async fn a_session_is_opened_once_and_says_what_is_new() {
+    let (surface, _) = surface(Globs::default());
+    let who = somebody("a");
+    let seeds = json!([{"api": "tracker", "entity": "Issue"}]);
+    let ask = json!({"intent": "triage", "seeds": seeds});
+    let first = asked(&surface, &who, tools::CONTEXT, ask.clone()).await;
+    let facts = &first["structuredContent"];
+    let handle = facts["logical_session_ref"].as_str().unwrap();
+    assert!(said(&first).starts_with(&format!("{handle}\nexpression\tmeaning\n")), "{}", said(&first));
+    assert_eq!(
+        (&facts["new_symbol_space"], &facts["symbols_added"][0]["symbol"]),
+        (&json!(true), &json!("e1"))
+    );
+    let meta = &first["_meta"]["plasm"];
+    assert_eq!(meta["tenant_scope"], "t");
+    assert_eq!(meta["catalogs"]["tracker"].as_str().map(str::len), Some(64));
+    assert_eq!(meta["continuity"], json!({"stale_binding_recovered": false, "new_symbol_space": true}));
+    let second = asked(&surface, &who, tools::CONTEXT, ask).await;
+    assert_eq!(second["structuredContent"]["symbols_added"], json!([]));
+    assert_eq!(said(&second), format!("{handle}\nNothing new; known already: e1 = tracker::Issue.\n"));
+}
+
+#[tokio::test]
+async fn a_plan_asks_nothing_and_its_run_shows_a_bounded_table() {
+    let (surface, _) = surface(Globs::default());
+    let who = somebody("a");
+    let handle = session(&surface, &who).await;
+    let plan =
+        asked(&surface, &who, tools::PLAN, json!({"logical_session_ref": handle, "program": LIST})).await;
+    assert_eq!(plan["structuredContent"]["verdict"], "ok", "{}", said(&plan));
+    assert_eq!(plan["_meta"]["plasm"]["dry_run"], true);
+    let run_ref = plan["structuredContent"]["run_ref"].as_str().unwrap();
+    let ask = json!({"logical_session_ref": handle, "run_ref": run_ref});
+    let ran = asked(&surface, &who, tools::RUN, ask).await;
+    let root = &ran["structuredContent"]["roots"][0];
+    assert_eq!(root["rows"], 35, "{}", said(&ran));
+    let shown = root["values"].as_array().unwrap().len();
+    assert!(shown > 0 && shown <= 25);
+    assert_eq!(ran["_meta"]["plasm"]["omitted_from_summary"], 35 - shown);
+    assert!(
+        said(&ran).contains("(35 rows)\n") && said(&ran).contains("issue\\t6") && said(&ran).len() < 14 << 10
+    );
+    let auto = json!({"logical_session_ref": handle, "program": LIST, "mode": "auto"});
+    let at_once = asked(&surface, &who, tools::PLAN, auto).await;
+    assert_eq!(at_once["structuredContent"]["roots"], ran["structuredContent"]["roots"]);
+}
+
+#[tokio::test]
+async fn a_wrong_program_is_a_result_with_its_place_and_its_correction() {
+    let (surface, _) = surface(Globs::default());
+    let who = somebody("a");
+    let handle = session(&surface, &who).await;
+    let ask = json!({"logical_session_ref": handle, "program": "Project(roadmap)"});
+    let wrong = asked(&surface, &who, tools::PLAN, ask).await;
+    let error = &wrong["structuredContent"]["error"];
+    assert_eq!(
+        (&wrong["isError"], &error["code"], &error["line"]),
+        (&json!(true), &json!("bare_word"), &json!(1))
+    );
+    assert_eq!(error["fix"], "Project(\"roadmap\")");
+    assert!(said(&wrong).contains("error[bare_word] at 1:"));
+    let ask = json!({"logical_session_ref": handle, "program": LIST, "mode": "perhaps"});
+    let wrong = asked(&surface, &who, tools::PLAN, ask).await;
+    assert_eq!(wrong["structuredContent"]["error"]["code"], "bad_arguments");
+}
+
+#[tokio::test]
+async fn a_write_needs_its_plan_and_is_made_once() {
+    let (surface, world) = surface(Globs::default());
+    let who = somebody("a");
+    let handle = session(&surface, &who).await;
+    let program = "Issue.create(project = Project(\"p1\"), title = \"new\")";
+    let direct = json!({"logical_session_ref": handle, "program": program});
+    let refused = asked(&surface, &who, tools::RUN, direct).await;
+    assert_eq!(refused["structuredContent"]["error"]["code"], "run_ref_needed", "{}", said(&refused));
+    let auto = json!({"logical_session_ref": handle, "program": program, "mode": "auto"});
+    let plan = asked(&surface, &who, tools::PLAN, auto).await;
+    assert_eq!(plan["structuredContent"]["effects"][0]["method"], "create", "{}", said(&plan));
+    assert!(world.written.lock().unwrap().is_empty());
+    let run = json!({"logical_session_ref": handle, "run_ref": plan["structuredContent"]["run_ref"]});
+    let first = asked(&surface, &who, tools::RUN, run.clone()).await;
+    assert_eq!(first["isError"], Json::Null, "{}", said(&first));
+    let second = asked(&surface, &who, tools::RUN, run).await;
+    assert_eq!(first, second);
+    assert_eq!(world.written.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_another_s_is_unknown() {
+    let (surface, _) = surface(Globs::default());
+    let (mine, other) = (somebody("a"), somebody("b"));
+    let handle = session(&surface, &mine).await;
+    let plan =
+        asked(&surface, &mine, tools::PLAN, json!({"logical_session_ref": handle, "program": LIST})).await;
+    let theirs = session(&surface, &other).await;
+    let run_ref = &plan["structuredContent"]["run_ref"];
+    for (tool, ask) in [
+        (tools::PLAN, json!({"logical_session_ref": handle, "program": LIST})),
+        (tools::RUN, json!({"logical_session_ref": handle, "run_ref": run_ref})),
+        (tools::RUN, json!({"logical_session_ref": theirs, "run_ref": run_ref})),
+    ] {
+        let refused = asked(&surface, &other, tool, ask).await;
+        assert_eq!(refused["structuredContent"]["error"]["code"], "session_unknown", "{}", said(&refused));
+    }
+}
+
+#[tokio::test]
+async fn progress_is_told_before_the_end_where_it_was_asked_for() {
+    let (surface, _) = surface(Globs::default());
+    let who = somebody("a");
+    let handle = session(&surface, &who).await;
+    let arguments = json!({"logical_session_ref": handle, "program": LIST});
+    let params = json!({"name": tools::RUN, "arguments": arguments}).to_string();
+    let call = Call { caller: who, progress: Some("7".into()), ..scripted::call(Method::ToolsCall, &params) };
+    let events: Vec<Event> = surface.call(call).await.into_events().collect().await;
+    let (last, notes) = events.split_last().unwrap();
+    assert!(matches!(last, Event::Done(Outcome::Result(_))));
+    assert!(!notes.is_empty());
+    for note in notes {
+        let Event::Note(note) = note else { panic!("only progress comes before the end") };
+        let params: Json = serde_json::from_slice(&note.params.to_bytes()).unwrap();
+        assert_eq!((&note.method, &params["progressToken"]), (&Method::Progress, &json!(7)));
+    }
+}
