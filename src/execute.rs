@@ -5,6 +5,7 @@ pub mod artifacts;
 pub mod canonical;
 pub mod catalog;
 pub mod fault;
+pub mod import;
 pub mod instant;
 pub mod language;
 pub mod logical;

@@ -1,9 +1,11 @@
-//! `plasm-mcp catalog`: check catalogs, tell their digests, print the schema of their files.
+//! `plasm-mcp catalog`: check catalogs, tell their digests, print the schema of their files, draft new ones.
 
 use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
 
 use super::{FAILURE, SUCCESS, USAGE};
 use crate::execute::catalog::{self, CatalogError, Loaded, schema};
+
+mod import;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -34,6 +36,9 @@ enum Command {
     },
     /// Print the JSON Schema of a catalog's file, for editors
     Schema,
+    /// Draft a catalog, for review: what may write is disabled in it
+    #[command(subcommand)]
+    Import(import::Command),
 }
 
 /// What a command prints and the code it ends with.
@@ -52,6 +57,7 @@ impl Answer {
 
 pub async fn run(args: Args) -> ExitCode {
     let Answer { out, err, code } = match args.command {
+        Command::Import(import) => return import::run(import).await,
         Command::Check { paths, allow_host, strict } => check(&paths, &allow_host, strict),
         Command::Digest { paths } => digest(&paths),
         Command::Schema => Answer::of(format!("{:#}\n", schema())),

@@ -1,0 +1,34 @@
+//! Drafts of catalogs: from the tools that an MCP server lists, and from an OpenAPI document. The same input gives the same
+//! draft, and every draft passes the check of catalogs. Knows nothing of how either was come by.
+
+use std::path::Path;
+
+use super::catalog::{self, CatalogError, Loaded};
+
+mod mcp;
+mod named;
+mod schema;
+mod sheet;
+
+pub use mcp::{Server, of_tools};
+use sheet::Sheet;
+
+/// A catalog that was drafted.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    pub loaded: Loaded,
+    /// Its file.
+    pub yaml: String,
+    /// For who reviews it: what was left out, and what has to be looked at.
+    pub notes: Vec<String>,
+}
+
+/// Writes the file and reads it again as any other.
+fn finish(sheet: &Sheet, notes: Vec<String>) -> Result<Draft, CatalogError> {
+    let yaml = sheet.yaml();
+    let loaded = catalog::read(&yaml, Path::new("draft"))?;
+    Ok(Draft { loaded, yaml, notes })
+}
+
+#[cfg(test)]
+mod tests;

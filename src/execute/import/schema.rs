@@ -1,0 +1,191 @@
+//! From JSON Schema to the types of a catalog. What no type says is `json`: anything.
+
+use serde_json::{Map, Value as Json};
+
+use super::{
+    named::prose,
+    sheet::{Sheet, map},
+};
+
+/// Most references that are followed one after the other.
+const DEEPEST: usize = 8;
+/// Longest description of a field or an argument, in characters.
+const LONGEST: usize = 120;
+/// Most members of an enum that are taught; with more it is text.
+const MOST_VALUES: usize = 60;
+
+/// A schema within the document that its references lead through.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Schema<'a> {
+    pub document: &'a Json,
+    pub at: &'a Json,
+}
+
+impl<'a> Schema<'a> {
+    pub fn new(document: &'a Json, at: &'a Json) -> Self {
+        Self { document, at }.settled()
+    }
+
+    /// Past references and past unions with null.
+    fn settled(mut self) -> Self {
+        for _ in 0..DEEPEST {
+            let next = match self.at.get("$ref").and_then(Json::as_str) {
+                Some(to) => to.strip_prefix('#').and_then(|pointer| self.document.pointer(pointer)),
+                None => self.only_one(),
+            };
+            match next {
+                Some(next) => self.at = next,
+                None => break,
+            }
+        }
+        self
+    }
+
+    /// The one member of a union that is not null.
+    fn only_one(&self) -> Option<&'a Json> {
+        let union = ["anyOf", "oneOf", "allOf"].iter().find_map(|key| self.at.get(key)?.as_array())?;
+        let mut rest = union.iter().filter(|one| one["type"] != "null");
+        let only = rest.next()?;
+        (rest.next().is_none() && self.at.get("properties").is_none()).then_some(only)
+    }
+
+    /// Its type's name, null aside.
+    pub fn kind(&self) -> Option<&'a str> {
+        match &self.at["type"] {
+            Json::String(kind) => Some(kind),
+            Json::Array(kinds) => {
+                let mut kinds = kinds.iter().filter_map(Json::as_str).filter(|kind| *kind != "null");
+                kinds.next().filter(|_| kinds.next().is_none())
+            }
+            _ if self.at.get("properties").is_some() => Some("object"),
+            _ => None,
+        }
+    }
+
+    pub fn describes(&self) -> Option<String> {
+        prose(self.at["description"].as_str()?, LONGEST)
+    }
+
+    /// Its properties, those of `allOf` included, in the order of their names.
+    pub fn properties(&self) -> Vec<(String, &'a Json)> {
+        let mut found = Map::new();
+        let mut seen: Vec<(String, &'a Json)> = Vec::new();
+        let parts =
+            self.at["allOf"].as_array().into_iter().flatten().map(|part| Schema::new(self.document, part));
+        for part in parts.chain([*self]) {
+            for (name, of) in part.at["properties"].as_object().into_iter().flatten() {
+                if found.insert(name.clone(), Json::Null).is_none() {
+                    seen.push((name.clone(), of));
+                }
+            }
+        }
+        seen
+    }
+
+    pub fn property(&self, name: &str) -> Option<Schema<'a>> {
+        self.properties().into_iter().find(|(have, _)| have == name).map(|(_, of)| self.to(of))
+    }
+
+    pub fn to(&self, at: &'a Json) -> Schema<'a> {
+        Schema::new(self.document, at)
+    }
+
+    pub fn requires(&self, name: &str) -> bool {
+        let parts =
+            self.at["allOf"].as_array().into_iter().flatten().map(|part| Schema::new(self.document, part).at);
+        parts.chain([self.at]).any(|at| {
+            at["required"].as_array().into_iter().flatten().any(|required| required.as_str() == Some(name))
+        })
+    }
+
+    /// What each element of it is, where it is a list of objects.
+    pub fn rows(&self) -> Option<Schema<'a>> {
+        let items = (self.kind() == Some("array")).then(|| self.at.get("items"))??;
+        let items = self.to(items);
+        (!items.properties().is_empty()).then_some(items)
+    }
+
+    /// The keys of a catalog that say its domain: `type: int`, or `base: enum, values: […]`.
+    pub fn domain(&self) -> Vec<(&'static str, Sheet)> {
+        if let Some(values) = self.values() {
+            return vec![("base", "enum".into()), ("values", Json::from(values).into())];
+        }
+        let bounds = |base: &'static str| {
+            let number = |key: &str| self.at[key].as_f64().filter(|bound| bound.abs() < 1e15);
+            let (min, max) = (number("minimum"), number("maximum"));
+            if min.zip(max).is_some_and(|(min, max)| min > max) || (min.is_none() && max.is_none()) {
+                return vec![("type", base.into())];
+            }
+            let tidy =
+                |bound: f64| if bound.fract() == 0.0 { Json::from(bound as i64) } else { Json::from(bound) };
+            let parts = [
+                ("base", Some(base.into())),
+                ("min", min.map(|n| tidy(n).into())),
+                ("max", max.map(|n| tidy(n).into())),
+            ];
+            parts.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+        };
+        let base = match (self.kind(), self.at["format"].as_str()) {
+            (Some("integer"), _) => return bounds("int"),
+            (Some("number"), _) => return bounds("float"),
+            (Some("boolean"), _) => "bool",
+            (Some("string"), Some("date-time")) => "datetime",
+            (Some("string"), Some("date")) => "date",
+            (Some("string"), Some("byte" | "binary")) => "bytes",
+            (Some("string"), _) => "string",
+            _ => "json",
+        };
+        vec![("type", base.into())]
+    }
+
+    /// The members of an enum of texts.
+    fn values(&self) -> Option<Vec<String>> {
+        let one = self.at.get("const").map(std::slice::from_ref);
+        let all = one.or_else(|| self.at["enum"].as_array().map(Vec::as_slice))?;
+        let mut values: Vec<String> = Vec::new();
+        for value in all.iter().filter(|value| !value.is_null()) {
+            let text = value.as_str()?;
+            if prose(text, usize::MAX).as_deref() != Some(text) {
+                return None;
+            }
+            if !values.iter().any(|have| have == text) {
+                values.push(text.to_owned());
+            }
+        }
+        (1..=MOST_VALUES).contains(&values.len()).then_some(values)
+    }
+
+    pub fn is_null_too(&self, raw: &Json) -> bool {
+        let among = |at: &Json| {
+            at["type"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "null"))
+                || at["nullable"] == true
+                || ["anyOf", "oneOf"].iter().any(|key| {
+                    at[*key].as_array().is_some_and(|union| union.iter().any(|one| one["type"] == "null"))
+                })
+        };
+        among(raw) || among(self.at)
+    }
+}
+
+/// A field of an entity: its type, `nullable` unless every row has it, and where it lies if not under its name.
+pub(super) fn field(of: Schema<'_>, raw: &Json, always: bool, at: Option<String>) -> Sheet {
+    let mut parts = of.domain();
+    if !always || of.is_null_too(raw) {
+        parts.push(("nullable", true.into()));
+    }
+    parts.extend(at.map(|at| ("at", at.into())));
+    parts.extend(describes(of, raw).map(|about| ("about", about.into())));
+    match parts.as_slice() {
+        [("type", only)] => only.clone(),
+        _ => map(parts),
+    }
+}
+
+pub(super) fn describes(of: Schema<'_>, raw: &Json) -> Option<String> {
+    raw["description"].as_str().and_then(|text| prose(text, LONGEST)).or_else(|| of.describes())
+}
+
+/// Whether a locator can name that key.
+pub(super) fn can_be_located(key: &str) -> bool {
+    !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '@' | ':' | '/'))
+}
