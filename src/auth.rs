@@ -22,7 +22,7 @@ pub use revoked::{Revocable, RevokeError, Revoked};
 use crate::mcp::{Access, CallerToken, Principal, Scopes};
 use crate::telemetry::metrics;
 use api_key::ApiKeys;
-use aws_lc_rs::digest::{Context, SHA256};
+use aws_lc_rs::digest::SHA256;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::future::BoxFuture;
@@ -31,6 +31,7 @@ use http::{HeaderMap, StatusCode};
 use jwt::{Issuer, Refused};
 use known::{Digest, Known};
 use metadata::{Metadata, Wrong};
+use smallvec::SmallVec;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -138,7 +139,8 @@ pub struct Denied {
 /// What a request shows.
 enum Shown<'a> {
     Nothing,
-    Token(&'a str),
+    /// Not looked at yet; see [`readable`].
+    Token(&'a [u8]),
     /// More than one, or none that can be read.
     Confused,
 }
@@ -159,19 +161,20 @@ impl Auth {
     /// nothing.
     pub async fn admit(&self, profile: &str, path: &str, map: &HeaderMap) -> Result<Arc<Access>, Denied> {
         let Some(login) = &self.login else { return Ok(self.open.clone()) };
+        let confused =
+            || login.confused(profile, path, "a request shows one token, as Authorization: Bearer");
         let token = match shown(map) {
             Shown::Token(token) => token,
             Shown::Nothing => return Err(login.denied(profile, path, None)),
-            Shown::Confused => {
-                let why = "a request shows one token, as Authorization: Bearer";
-                return Err(login.confused(profile, path, why));
-            }
+            Shown::Confused => return Err(confused()),
         };
         let digest = digest(profile, token);
-        match login.known.get(&digest, login.settings.epoch.now()) {
-            Some(access) => Ok(access),
-            None => Box::pin(login.verified(profile, path, token, digest)).await,
+        if let Some(access) = login.known.get(&digest, login.settings.epoch.now()) {
+            return Ok(access);
         }
+        // What is known was readable, so this is asked of what is not.
+        let token = readable(token).ok_or_else(confused)?;
+        Box::pin(login.verified(profile, path, token, digest)).await
     }
 
     /// Says that another configuration is in effect: those who come in by this one ask anew.
@@ -276,8 +279,7 @@ impl Login {
             }
         };
         count("verified");
-        self.known.put(digest, &access, epoch, self.settings.remember.as_secs());
-        Ok(access)
+        Ok(self.known.put(digest, access, epoch, self.settings.remember.as_secs()))
     }
 
     /// 401, with what was wrong with the token where one was shown.
@@ -308,30 +310,75 @@ fn shown(map: &HeaderMap) -> Shown<'_> {
     if values.next().is_some() {
         return Shown::Confused;
     }
-    let Ok(text) = value.to_str() else { return Shown::Confused };
-    match text.split_once(' ') {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
-            let token = token.trim_matches(' ');
-            let whole = !token.is_empty() && !token.contains([' ', ',']);
-            if whole { Shown::Token(token) } else { Shown::Confused }
-        }
-        _ => Shown::Nothing,
+    let bytes = value.as_bytes();
+    match bytes.iter().position(|byte| *byte == b' ').map(|at| bytes.split_at(at)) {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer") => Shown::Token(unpadded(token)),
+        _ if value.to_str().is_ok() => Shown::Nothing,
+        _ => Shown::Confused,
     }
 }
 
+/// Without the spaces around it.
+fn unpadded(mut token: &[u8]) -> &[u8] {
+    while let [b' ', rest @ ..] | [rest @ .., b' '] = token {
+        token = rest;
+    }
+    token
+}
+
+/// The text of one token.
+fn readable(token: &[u8]) -> Option<&str> {
+    let whole = token.iter().all(|byte| matches!(byte, b'\t' | b'!'..=b'~') && *byte != b',');
+    str::from_utf8(token).ok().filter(|token| whole && !token.is_empty())
+}
+
 /// What a token is remembered by, for one profile.
-fn digest(profile: &str, token: &str) -> Digest {
-    let mut context = Context::new(&SHA256);
-    // No token holds a line break.
-    for part in [profile, "\n", token] {
-        context.update(part.as_bytes());
+fn digest(profile: &str, token: &[u8]) -> Digest {
+    // No header holds a line break. In one piece, for which the library needs no context of its own.
+    let mut text = SmallVec::<[u8; 1024]>::new();
+    for part in [profile.as_bytes(), b"\n", token] {
+        text.extend_from_slice(part);
     }
     let mut digest = [0; 32];
-    digest.copy_from_slice(context.finish().as_ref());
+    digest.copy_from_slice(aws_lc_rs::digest::digest(&SHA256, &text).as_ref());
     digest
 }
 
 /// Who calls where no login is configured, and on stdio, where whoever started the process is the user.
 pub fn anonymous() -> Arc<Access> {
     Arc::new(Access::open(Arc::new(Principal::minted("", "", "anonymous"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a request with these values of `Authorization` comes to: its token, `None` for nothing, `Err` for more or less than one.
+    fn read(values: &[&[u8]]) -> Result<Option<String>, ()> {
+        let mut map = HeaderMap::new();
+        for value in values {
+            map.append(header::AUTHORIZATION, HeaderValue::from_bytes(value).unwrap());
+        }
+        match shown(&map) {
+            Shown::Nothing => Ok(None),
+            Shown::Token(token) => readable(token).map(|token| Some(token.to_owned())).ok_or(()),
+            Shown::Confused => Err(()),
+        }
+    }
+
+    #[test]
+    fn one_bearer_token_is_read_and_what_is_more_or_less_than_one_is_refused() {
+        let token = Ok(Some("a.b-c".to_owned()));
+        for whole in [&b"Bearer a.b-c"[..], b"bearer a.b-c", b"BEARER   a.b-c  "] {
+            assert_eq!(read(&[whole]), token, "{whole:?}");
+        }
+        for other in [&b"Basic YTpi"[..], b"Bearer", b"a.b-c", b"", b" Bearer a"] {
+            assert_eq!(read(&[other]), Ok(None), "{other:?}");
+        }
+        for bad in [&b"Bearer "[..], b"Bearer a b", b"Bearer a,b", b"Bearer a\xff", b"Basic \xff", b"\xff"] {
+            assert_eq!(read(&[bad]), Err(()), "{bad:?}");
+        }
+        assert_eq!(read(&[]), Ok(None));
+        assert_eq!(read(&[b"Bearer a", b"Bearer a"]), Err(()));
+    }
 }

@@ -2,6 +2,7 @@
 //! token.
 
 use super::now;
+use crate::clock;
 use crate::mcp::Access;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -32,17 +33,21 @@ impl Known {
     pub fn get(&self, digest: &Digest, epoch: u64) -> Option<Arc<Access>> {
         let shard = self.shard(digest).read().unwrap_or_else(PoisonError::into_inner);
         let verified = shard.get(digest).filter(|verified| verified.epoch == epoch)?;
-        (verified.until > now()).then(|| verified.access.clone())
+        // Lives of tokens are of seconds: the time may be a little late.
+        (verified.until > clock::unix_ms() / 1000).then(|| verified.access.clone())
     }
 
-    /// Knows a token for so many seconds, or until it ends. `epoch`: when its verification began.
-    pub fn put(&self, digest: Digest, access: &Arc<Access>, epoch: u64, seconds: u64) {
+    /// Knows a token for so many seconds, or until it ends. `epoch`: when its verification began. Comes back with what is known: where the
+    /// token was verified before, to the same end, that is the `Access` of then, so that who kept it need not compare what is in it.
+    pub fn put(&self, digest: Digest, access: Arc<Access>, epoch: u64, seconds: u64) -> Arc<Access> {
         let now = now();
         let until = access.until.unwrap_or(u64::MAX).min(now.saturating_add(seconds));
         if until <= now {
-            return;
+            return access;
         }
         let mut shard = self.shard(&digest).write().unwrap_or_else(PoisonError::into_inner);
+        let before = shard.get(&digest).map(|known| &known.access).filter(|before| **before == access);
+        let access = before.cloned().unwrap_or(access);
         if shard.len() >= MOST {
             shard.retain(|_, known| known.until > now && known.epoch == epoch);
             if shard.len() >= MOST {
@@ -50,6 +55,7 @@ impl Known {
             }
         }
         shard.insert(digest, Verified { access: access.clone(), until, epoch });
+        access
     }
 
     fn shard(&self, digest: &Digest) -> &RwLock<HashMap<Digest, Verified, BuildHasherDefault<Head>>> {
@@ -89,14 +95,27 @@ mod tests {
     #[test]
     fn a_token_is_known_in_its_epoch_and_no_longer_than_it_lasts() {
         let known = Known::default();
-        known.put([1; 32], &access(None), 7, 60);
+        known.put([1; 32], access(None), 7, 60);
         assert!(known.get(&[1; 32], 7).is_some());
         assert!(known.get(&[1; 32], 8).is_none(), "another epoch");
         assert!(known.get(&[2; 32], 7).is_none(), "another token");
-        known.put([3; 32], &access(Some(now())), 7, 60);
+        known.put([3; 32], access(Some(now())), 7, 60);
         assert!(known.get(&[3; 32], 7).is_none(), "it has ended");
-        known.put([4; 32], &access(None), 7, 0);
+        known.put([4; 32], access(None), 7, 0);
         assert!(known.get(&[4; 32], 7).is_none(), "nothing is to be remembered");
+    }
+
+    #[test]
+    fn a_token_that_is_verified_again_is_known_by_what_it_was_known_by() {
+        let known = Known::default();
+        let first = known.put([1; 32], access(None), 7, 60);
+        let again = known.put([1; 32], access(None), 8, 60);
+        assert!(Arc::ptr_eq(&first, &again));
+        assert!(known.get(&[1; 32], 8).is_some_and(|known| Arc::ptr_eq(&known, &first)));
+        assert!(known.get(&[1; 32], 7).is_none(), "in the new epoch alone");
+        let other = known.put([1; 32], access(Some(now() + 60)), 9, 60);
+        assert!(!Arc::ptr_eq(&first, &other), "it is let in with something else");
+        assert!(known.get(&[1; 32], 9).is_some_and(|known| Arc::ptr_eq(&known, &other)));
     }
 
     #[test]
@@ -108,7 +127,7 @@ mod tests {
             digest
         };
         for n in 0..3 * MOST {
-            known.put(digest(n), &access, 1, 60);
+            known.put(digest(n), access.clone(), 1, 60);
         }
         assert!(known.shards.iter().all(|shard| shard.read().unwrap().len() <= MOST));
         assert!(known.get(&digest(3 * MOST - 1), 1).is_some(), "the newest is among them");

@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tls", &[]),
     ("mcp", &["telemetry", "wire"]),
     ("egress", &["tls"]),
-    ("auth", &["egress", "mcp", "sealing", "store", "telemetry", "wire"]),
+    ("auth", &["clock", "egress", "mcp", "sealing", "store", "telemetry", "wire"]),
     ("limits", &["mcp", "store", "telemetry", "wire"]),
     ("session", &["clock", "mcp", "store", "sealing", "wire"]),
     ("upstream", &["clock", "config", "lines", "mcp", "telemetry", "tls", "turns", "wire"]),
