@@ -1,6 +1,7 @@
 //! The execute surface: catalogs that type APIs, and the small language in which programs over them are written and
 //! checked. Knows neither edges nor how an upstream is reached.
 
+pub mod app;
 pub mod artifacts;
 pub mod canonical;
 pub mod catalog;
