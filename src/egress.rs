@@ -32,6 +32,21 @@ const LARGEST: usize = 256 << 10;
 const IDLE: usize = 2;
 const IDLE_TIME: Duration = Duration::from_secs(15);
 
+/// How much one request may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// From its name's resolution to the last byte of its answer.
+    pub within: Duration,
+    /// Largest answer, in bytes.
+    pub largest: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds { within: WITHIN, largest: LARGEST }
+    }
+}
+
 /// Who named a URL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Named {
@@ -48,12 +63,14 @@ pub enum FetchError {
     Url,
     #[error("it leads to an address that is not reached from here")]
     Refused,
+    /// Nothing was sent.
     #[error("there is no connection")]
     Unreachable,
     #[error("it did not answer in time")]
     Late,
-    #[error("its answer is larger than {LARGEST} bytes")]
+    #[error("its answer is larger than it may be")]
     TooLarge,
+    /// It may have had the whole request.
     #[error("it broke off")]
     Broken,
 }
@@ -109,6 +126,16 @@ impl Egress {
 
     /// The answer to a request, whatever its status.
     pub async fn send(&self, request: Request<Bytes>, named: Named) -> Result<Answer, FetchError> {
+        self.send_within(request, named, Bounds::default()).await
+    }
+
+    /// As [`Egress::send`], within other bounds.
+    pub async fn send_within(
+        &self,
+        request: Request<Bytes>,
+        named: Named,
+        bounds: Bounds,
+    ) -> Result<Answer, FetchError> {
         self.check(request.uri(), named)?;
         let client = match named {
             Named::ByUs => &self.free,
@@ -117,19 +144,23 @@ impl Egress {
         let answering = async {
             let answer = client.request(request.map(Full::new)).await.map_err(|error| {
                 tracing::debug!(%error, "a URL from outside was not reached");
-                if reach::refused(&error) { FetchError::Refused } else { FetchError::Unreachable }
+                match reach::refused(&error) {
+                    true => FetchError::Refused,
+                    false if error.is_connect() => FetchError::Unreachable,
+                    false => FetchError::Broken,
+                }
             })?;
             let (head, body) = answer.into_parts();
             // What says that it is too large is not read at all.
-            if body.size_hint().lower() > LARGEST as u64 {
+            if body.size_hint().lower() > bounds.largest as u64 {
                 return Err(FetchError::TooLarge);
             }
-            let body = Limited::new(body, LARGEST).collect().await.map_err(|error| {
+            let body = Limited::new(body, bounds.largest).collect().await.map_err(|error| {
                 if error.is::<LengthLimitError>() { FetchError::TooLarge } else { FetchError::Broken }
             })?;
             Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
         };
-        tokio::time::timeout(WITHIN, answering).await.unwrap_or(Err(FetchError::Late))
+        tokio::time::timeout(bounds.within, answering).await.unwrap_or(Err(FetchError::Late))
     }
 
     /// Whether a URL would be asked for, as far as can be said before its name is resolved.

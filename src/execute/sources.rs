@@ -10,6 +10,19 @@ use serde_json::{Map, Value as Json};
 use super::catalog::Catalog;
 use crate::mcp::Caller;
 
+mod answer;
+mod login;
+mod pages;
+mod reached;
+mod request;
+mod send;
+mod tool;
+mod turn;
+
+pub use login::{Accounts, Refused, Secrets};
+pub use reached::{Reached, Settings};
+pub use tool::Upstreams;
+
 /// One request of an operation: values by the catalog's names, checked and in the forms of its types.
 #[derive(Clone)]
 pub struct Ask {
