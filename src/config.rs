@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 mod auth;
 mod auth_server;
+mod catalogs;
 mod check;
 mod credentials;
 mod egress;
@@ -37,6 +38,7 @@ mod watch;
 
 pub use auth::{Algorithm, ApiKey, Auth, Issuer};
 pub use auth_server::{AuthServer, BrowserLogin, LoginUser, OidcLogin, Redirects, Vendor};
+pub use catalogs::{CatalogHere, Catalogs, Connection};
 pub use credentials::{ClientAuth, Credential, CredentialKind};
 pub use egress::Egress;
 pub use format::is_key_id;
@@ -150,6 +152,8 @@ pub struct Config {
     pub egress: Egress,
     /// Policy on tool calls.
     pub policy: Policy,
+    /// Catalogs of the execute surface: what is typed in them, programs may read and do.
+    pub catalogs: Catalogs,
     /// MCP servers behind the gateway, in the order that decides lists and owners. Ids are `[a-z0-9-]{1,20}`.
     #[schemars(extend("x-key" = "upstream-id"))]
     pub upstreams: Ordered<Upstream>,
@@ -441,6 +445,7 @@ impl Default for Config {
             outbound: Outbound::default(),
             egress: Egress::default(),
             policy: Policy::default(),
+            catalogs: Catalogs::default(),
             upstreams: Ordered::default(),
             profiles: Ordered::default(),
         }

@@ -1,5 +1,6 @@
 //! Puts the rooms together: from the configuration to a gateway that serves, and to its end.
 
+mod catalogs;
 mod internal;
 mod limits;
 mod links;
@@ -12,6 +13,7 @@ mod rules;
 mod upstreams;
 pub mod watching;
 
+pub use catalogs::{Served, Shelf};
 pub use links::Links;
 pub use login::Login;
 pub use upstreams::link;

@@ -49,6 +49,19 @@ pub(super) fn check_text(format: &str, text: &str) -> Result<(), String> {
             text == "*" || text == "null" || is_origin(text),
             "an origin such as https://app.example.com, or *",
         ),
+        "secret-name" => (
+            (1..=64).contains(&text.len())
+                && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte)),
+            "a name of 1 to 64 characters of A-Z, a-z, 0-9, _, ., - and /",
+        ),
+        "catalog-id" => (
+            (1..=40).contains(&text.len())
+                && text.starts_with(|first: char| first.is_ascii_lowercase())
+                && text.bytes().all(|byte| {
+                    byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-'
+                }),
+            "a catalog's id: a letter of a-z, then a-z, 0-9, _ and -",
+        ),
         "upstream-id" => (is_id(text, 20), "an id of 1 to 20 characters of a-z, 0-9 and -"),
         "profile-name" if matches!(text, "sse" | "message") => {
             return Err(format!("{text:?} is the name of a route, so no profile can bear it"));

@@ -52,6 +52,7 @@ pub(super) fn validate(config: &Config) -> Vec<(KeyPath, String)> {
         check_profile(profile, config, &KeyPath::of(&["profiles", name]), &mut wrong);
     }
     super::policy::check(config, &mut wrong);
+    super::catalogs::check(config, &mut wrong);
     super::auth_server::check(config, &mut wrong);
     wrong
 }

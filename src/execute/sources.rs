@@ -97,3 +97,6 @@ pub trait Sources: Send + Sync + 'static {
     /// One request, within the source's limits. Dropping the future gives the request up.
     fn ask(&self, ask: Ask) -> BoxFuture<'static, Result<Page, SourceError>>;
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,12 +2,13 @@
 //! with all that it holds, and what is not needed any more ends once its calls have.
 
 use super::StartError;
+use super::catalogs::{Door as ToolDoor, Shelf};
 use super::upstreams::{Recipe, linked, setting};
 use crate::config::{self, Config, Globs};
 use crate::demo::Demo;
 use crate::edge::{Mount, Routes};
 use crate::federation::{Composite, Member, Profile, Switch, Touched};
-use crate::mcp::UpstreamId;
+use crate::mcp::{Backend, UpstreamId};
 use crate::policy::{Door, Ground, Policy};
 use crate::relay::Relay;
 use crate::telemetry::metrics;
@@ -36,6 +37,7 @@ pub struct Links {
     demo: Option<Arc<Demo>>,
     vault: Vault,
     ground: Ground,
+    shelf: Shelf,
     now: Mutex<Now>,
     /// Links that nothing new goes to, until their last call has ended.
     retiring: TaskTracker,
@@ -70,9 +72,13 @@ struct Kept {
 
 struct Served {
     mount: Arc<Mount>,
+    /// Its upstreams as policy guards them.
+    guarded: Guarded,
     switch: Arc<Switch>,
     makeup: Makeup,
 }
+
+type Guarded = BTreeMap<String, Arc<dyn Backend>>;
 
 /// What clients see of a profile comes of this.
 #[derive(PartialEq)]
@@ -120,6 +126,7 @@ impl Links {
             vault,
             demo: demo.then(Arc::default),
             ground,
+            shelf: Shelf::new(),
             now: Mutex::default(),
             retiring: TaskTracker::new(),
             end: CancellationToken::new(),
@@ -129,6 +136,11 @@ impl Links {
     /// The credentials that the links bear.
     pub fn vault(&self) -> &Vault {
         &self.vault
+    }
+
+    /// The catalogs of the execute surface, and what reaches their sources.
+    pub fn shelf(&self) -> &Shelf {
+        &self.shelf
     }
 
     /// How this pod and others reach one another's channels, where they do.
@@ -142,6 +154,7 @@ impl Links {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let (links, made) = self.links(config, &now)?;
         let governing = self.governing(&config.policy, now.policy.as_ref())?;
+        let catalogs = self.shelf.read(config, &self.vault)?;
         let (mut mounts, mut profiles) = (Routes::default(), BTreeMap::new());
         for (name, profile, upstreams) in config.served_profiles() {
             let made_of = |id: &&str| Some(part(id, links.get(*id)?.number, config, &profile));
@@ -152,18 +165,20 @@ impl Links {
                 Some(same) if same.makeup == makeup => same,
                 Some(before) => {
                     let touched = makeup.touches(&before.makeup);
-                    before.switch.turn(self.composite(name, &makeup, &links, &governing.policy), touched);
+                    let guarded = guarded(name, &makeup, &links, &governing.policy);
+                    before.switch.turn(self.composite(name, &makeup, &guarded, &governing.policy), touched);
                     let (name, backend) = (before.mount.name.clone(), before.switch.clone());
                     let mount = Arc::new(Mount { name, backend, door: Door::of(&profile) });
-                    Served { makeup, mount, ..before }
+                    Served { makeup, mount, guarded, ..before }
                 }
                 None => {
-                    let switch =
-                        Arc::new(Switch::new(self.composite(name, &makeup, &links, &governing.policy)));
+                    let guarded = guarded(name, &makeup, &links, &governing.policy);
+                    let composite = self.composite(name, &makeup, &guarded, &governing.policy);
+                    let switch = Arc::new(Switch::new(composite));
                     let path: Arc<str> = if default { "".into() } else { name.into() };
                     let mount =
                         Arc::new(Mount { name: path, backend: switch.clone(), door: Door::of(&profile) });
-                    Served { mount, switch, makeup }
+                    Served { mount, guarded, switch, makeup }
                 }
             };
             mounts.mounts.insert(served.mount.name.clone(), served.mount.clone());
@@ -180,6 +195,9 @@ impl Links {
             };
             gone.switch.turn(Composite::new(nothing), Touched::ALL);
         }
+        let doors = now.profiles.values().map(|served| (served.mount.name.clone(), served.door()));
+        self.shelf.doors().open(config, doors.collect());
+        self.shelf.serve(catalogs);
         now.made = made;
         now.policy = Some(governing);
         for (id, before) in std::mem::replace(&mut now.links, links) {
@@ -231,17 +249,10 @@ impl Links {
         Ok(Governing { number, config: config.clone(), token, policy })
     }
 
-    fn composite(
-        &self,
-        name: &str,
-        makeup: &Makeup,
-        links: &BTreeMap<String, Kept>,
-        policy: &Policy,
-    ) -> Composite {
+    fn composite(&self, name: &str, makeup: &Makeup, guarded: &Guarded, policy: &Policy) -> Composite {
         let member = |part: &Part| {
-            let link = links.get(&part.id)?.link.clone();
             Some(Member {
-                backend: policy.guard(name, &makeup.profile, &part.upstream, link),
+                backend: guarded.get(&part.id)?.clone(),
                 rename: part.rename.clone(),
                 tools: part.tools.clone(),
                 uri_prefixes: part.uri_prefixes.clone(),
@@ -302,6 +313,27 @@ impl Links {
             tracing::warn!("some upstreams were not ended in time");
         }
     }
+}
+
+impl Served {
+    /// How its upstreams' tools are reached by what is not the client itself.
+    fn door(&self) -> ToolDoor {
+        let parts = self.makeup.members.iter();
+        let upstreams = parts.filter_map(|part| {
+            let backend = self.guarded.get(&part.id)?.clone();
+            Some((part.id.clone(), (backend, part.tools.clone())))
+        });
+        ToolDoor { tools: self.makeup.profile.tools.clone(), upstreams: upstreams.collect() }
+    }
+}
+
+/// A profile's upstreams as policy guards them.
+fn guarded(name: &str, makeup: &Makeup, links: &BTreeMap<String, Kept>, policy: &Policy) -> Guarded {
+    let one = |part: &Part| {
+        let link = links.get(&part.id)?.link.clone();
+        Some((part.id.clone(), policy.guard(name, &makeup.profile, &part.upstream, link)))
+    };
+    makeup.members.iter().filter_map(one).collect()
 }
 
 fn part(id: &str, link: u64, config: &Config, profile: &config::Profile) -> Part {

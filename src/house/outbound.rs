@@ -51,11 +51,16 @@ pub(super) fn base(config: &Config) -> Option<Arc<str>> {
 
 /// The client for URLs that come from outside. Errors: a file that cannot be used.
 pub(super) fn egress(config: &Config) -> Result<Egress, StartError> {
+    egress_inside(config, &config.egress.inside)
+}
+
+/// As [`egress`], where these networks may be reached though they are not public.
+pub(super) fn egress_inside(config: &Config, inside: &[String]) -> Result<Egress, StartError> {
     let mut roots = tls::public_roots();
     if let Some(ca) = &config.outbound.tls.ca {
         tls::trust(&mut roots, ca).map_err(|error| file("outbound", error))?;
     }
-    let inside = config.egress.inside.iter().filter_map(|network| network.parse().ok()).collect();
+    let inside = inside.iter().filter_map(|network| network.parse().ok()).collect();
     Ok(Egress::new(egress::Reach { inside }, roots))
 }
 

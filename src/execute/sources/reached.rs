@@ -34,7 +34,7 @@ pub struct Settings {
     pub secrets: Secrets,
     pub accounts: Arc<dyn Accounts>,
     pub upstreams: Arc<dyn Upstreams>,
-    /// Hosts that catalogs may reach; empty: those that they name.
+    /// Hosts that catalogs may reach; empty, or `*`: those that they name.
     pub hosts: Vec<String>,
 }
 
@@ -93,9 +93,8 @@ impl Reached {
                 return Ok(By::Tools(Tools::new(upstreams.clone(), named, *tools_digest, limits.timeout_ms)));
             }
         };
-        if let Some(host) =
-            source.reached_hosts().iter().find(|host| !hosts.is_empty() && !hosts.contains(host))
-        {
+        let any = hosts.is_empty() || hosts.iter().any(|one| one == "*");
+        if let Some(host) = source.reached_hosts().iter().find(|host| !any && !hosts.contains(host)) {
             return Err(unfit(format!("{host} is outside the gateway's allowlist (catalogs.hosts)")));
         }
         let login = Login::new(source.auth().clone(), secrets, accounts.clone(), egress.clone());
