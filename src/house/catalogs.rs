@@ -4,7 +4,9 @@
 use super::{StartError, outbound};
 use crate::config::{self, Config, Globs};
 use crate::execute::catalog::{self, Auth, Catalog, Loaded, Source};
-use crate::execute::sources::{Accounts, Ask, Page, Reached, Refused, Secrets, Settings, SourceError, SourceErrorKind};
+use crate::execute::sources::{
+    Accounts, Ask, Page, Reached, Refused, Secrets, Settings, SourceError, SourceErrorKind,
+};
 use crate::execute::sources::{Sources, Upstreams};
 use crate::mcp::{Backend, Caller, UpstreamId};
 use crate::upstream::credentials::{Credentials, Lack, Refusal};

@@ -180,7 +180,7 @@ fn turned(request: &mut Request, to: &Http, sent: pages::Sent, way: &Way) -> Res
         return Ok(());
     }
     for (name, value) in sent.values {
-        // A page of a request with a body is turned in that, where the catalog names the key there.
+        // A read that is asked for by a body has its page in that, unless the query has a parameter of that name.
         match request
             .body
             .as_mut()
