@@ -15,6 +15,7 @@ mod harness;
 mod hostile_client;
 mod legacy_edge;
 mod limits;
+mod logical;
 mod lossless;
 mod matrix;
 mod must_show;
