@@ -265,3 +265,29 @@ pub async fn an_outcome_outlives_its_plan(store: Arc<dyn Store>) {
     comes_true("the plan expired", || async { store.get(key.clone()).await == Ok(None) }).await;
     assert_eq!(outcome(&pod, &anna, &held, &run_ref).await, json!(1));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_written_before_a_replica_knows_of_the_claim() {
+    let master = Server::start(&[]);
+    let replica = Server::start(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+    comes_true("it follows", || async {
+        replica.cli(&["INFO", "replication"]).contains("master_link_status:up")
+    })
+    .await;
+    let store = master.store().await;
+    let (pod, anna) = (pod(&store), person("anna"));
+    let held = tracker(&pod, &anna).await;
+    let (_, run_ref) = remembered(&pod, &anna, &held, WRITES).await;
+    replica.hang();
+    let claim = claimed(&pod, &anna, &held, &run_ref).await;
+    let fault = claim.before_writing().confirm().await.expect_err("nobody but the master has it");
+    assert_eq!((fault.code, fault.retryable), ("state_store_unavailable", true));
+    claim.release().await.expect("it is given back");
+    replica.wake();
+    comes_true("it is confirmed", || async {
+        let claim = claimed(&pod, &anna, &held, &run_ref).await;
+        let confirmed = claim.before_writing().confirm().await.is_ok();
+        claim.release().await.is_ok() && confirmed
+    })
+    .await;
+}
