@@ -110,11 +110,17 @@ impl Logical {
 
     /// `None`: there is none, nor was there, or it is another's.
     async fn found(&self, owner: &Owner, handle: &Handle) -> Result<Option<Arc<Held>>, LogicalError> {
-        let Some(record) = self.store.get(record::key(handle, record::RECORD)).await? else {
+        let key = record::key(handle, record::RECORD);
+        let mut record = self.store.get(key.clone()).await?;
+        if record.is_none() {
             let trace = self.store.get(record::key(handle, record::TRACE)).await?;
-            let was = trace.is_some_and(|trace| record::traced(&trace, owner));
-            return if was { Err(LogicalError::Expired) } else { Ok(None) };
-        };
+            if !trace.is_some_and(|trace| record::traced(&trace, owner)) {
+                return Ok(None);
+            }
+            // Both are written at once, perhaps between the two reads: it has been only if it is not there after its trace.
+            record = self.store.get(key).await?;
+        }
+        let record = record.ok_or(LogicalError::Expired)?;
         let at = (handle.clone(), record.rev);
         let held = match self.held.get(&at) {
             Some(held) => held,
