@@ -218,13 +218,19 @@ pub async fn changed_catalogs_stay_where_they_are_at_hand_and_void_symbols_where
 }
 
 pub async fn tasks_that_open_and_expand_at_once_meet(store: Arc<dyn Store>) {
+    for round in 0..100 {
+        meet(&store, &format!("intent {round}")).await;
+    }
+}
+
+async fn meet(store: &Arc<dyn Store>, intent: &str) {
     let mut all = JoinSet::new();
     for task in 0..12 {
-        let (pod, anna) = (pod(&store), person("anna"));
-        all.spawn(async move { opened(&pod, &anna, "x", &[seed("tracker", TRACKER[task % 3])]).await });
+        let (pod, anna, intent) = (pod(store), person("anna"), intent.to_owned());
+        all.spawn(async move { opened(&pod, &anna, &intent, &[seed("tracker", TRACKER[task % 3])]).await });
     }
     let all = all.join_all().await;
-    let pod = pod(&store);
+    let pod = pod(store);
     let end = pod.load(&person("anna"), all[0].held.handle.as_str()).await.expect("it is there");
     assert_eq!(end.scope.ledger.entities.len(), 3);
     for opened in &all {
