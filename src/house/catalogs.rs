@@ -3,7 +3,7 @@
 
 use super::{StartError, outbound};
 use crate::config::{self, Config, Globs};
-use crate::execute::catalog::{self, Auth, Catalog, Loaded, Source};
+use crate::execute::catalog::{self, Catalog, Loaded, Source};
 use crate::execute::sources::{
     Accounts, Ask, Page, Reached, Refused, Secrets, Settings, SourceError, SourceErrorKind,
 };
@@ -186,20 +186,17 @@ fn loaded(config: &config::Catalogs) -> Result<Vec<(PathBuf, Loaded)>, StartErro
 fn check(config: &Config, loaded: &Loaded) -> Result<(), StartError> {
     let Catalog { id, source, .. } = &*loaded.catalog;
     let config = &config.catalogs;
-    match source.auth() {
-        Auth::Oauth2 { connection, .. } if !matches!(source, Source::Mcp { .. }) => {
-            if config.connections.get(connection).is_none() {
-                let why = format!("is missing, and catalog {id} logs its callers in by it");
-                return Err(setting(&format!("connections.{connection}"), why));
-            }
-        }
-        auth if !auth.is_per_user() => {
-            if let Some(name) = auth.secret().filter(|name| config.secrets.get(name).is_none()) {
-                let why = format!("is missing, and catalog {id} logs in by it");
-                return Err(setting(&format!("secrets.{name}"), why));
-            }
-        }
-        _ => {}
+    let by_tools = matches!(source, Source::Mcp { .. });
+    let named = source.auth().secret().filter(|_| !by_tools).unwrap_or_default();
+    let (group, there) = match source.auth().is_per_user() {
+        true => ("connections", config.connections.get(named).is_some()),
+        false => ("secrets", config.secrets.get(named).is_some()),
+    };
+    if !named.is_empty() && !there {
+        return Err(setting(
+            &format!("{group}.{named}"),
+            format!("is missing, and catalog {id} logs in by it"),
+        ));
     }
     let outside = |host: &&String| {
         let any = config.hosts.is_empty() || config.hosts.iter().any(|one| one == "*");

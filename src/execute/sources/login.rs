@@ -1,20 +1,27 @@
 //! How a request is logged in: a secret by its name, the gateway's own token by client credentials, or the caller's own
 //! account. Knows not where secrets and accounts rest; shows them to nobody.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, Shared},
+};
 use http::{HeaderName, HeaderValue, Request, header};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer};
-use tokio::{sync::Mutex, time::Instant};
+use tokio::time::Instant;
 use url::{Url, form_urlencoded};
 
 use super::{SourceError, SourceErrorKind, answer::failure};
 use crate::{
-    egress::{Bounds, Egress, Named},
+    egress::{Egress, Named},
     execute::catalog::Auth,
     mcp::Caller,
 };
@@ -60,10 +67,13 @@ pub(super) struct Login {
     secret: Option<SecretString>,
     accounts: Arc<dyn Accounts>,
     egress: Egress,
-    /// The gateway's own token. Whoever renews it holds the lock: the others wait, and find it.
-    token: Mutex<Option<Token>>,
+    /// The gateway's own token, asked for or known: who needs it meanwhile waits for the same answer.
+    token: Mutex<Option<Asked>>,
 }
 
+type Asked = Shared<BoxFuture<'static, Result<Token, SourceError>>>;
+
+#[derive(Clone)]
 struct Token {
     header: HeaderValue,
     until: Instant,
@@ -155,47 +165,61 @@ impl Login {
         scopes: &[String],
         refused_one: Option<HeaderValue>,
     ) -> Result<HeaderValue, SourceError> {
-        // The lock is what makes it one request; who waits for it finds the token of who was before.
-        let mut held = self.token.lock().await;
-        let good =
-            |token: &&Token| token.until > Instant::now() && refused_one.as_ref() != Some(&token.header);
-        if let Some(token) = held.as_ref().filter(good) {
-            return Ok(token.header.clone());
-        }
-        *held = None;
-        let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-        // RFC 6749 2.3.1: both are encoded as forms are.
-        let pair = format!("{}:{}", encoded(client), encoded(self.revealed()?));
-        let form = {
-            let mut form = form_urlencoded::Serializer::new(String::new());
-            form.append_pair("grant_type", "client_credentials");
-            if !scopes.is_empty() {
-                form.append_pair("scope", &scopes.join(" "));
+        let request = token_request(url, client, self.revealed()?, scopes)?;
+        let asked = {
+            let mut held = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+            let good =
+                |token: &Token| token.until > Instant::now() && refused_one.as_ref() != Some(&token.header);
+            // One that is under way is good for all who need one.
+            let same =
+                held.as_ref().filter(|asked| asked.peek().is_none_or(|got| got.as_ref().is_ok_and(good)));
+            match same.cloned() {
+                Some(asked) => asked,
+                None => {
+                    let asked = ask_token(self.egress.clone(), request).boxed().shared();
+                    held.insert(asked).clone()
+                }
             }
-            form.finish()
         };
-        let request = Request::post(url)
-            .header(header::AUTHORIZATION, hidden(&format!("Basic {}", BASE64_STANDARD.encode(pair)))?)
-            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
-            .header(header::ACCEPT, "application/json")
-            .body(Bytes::from(form))
-            .map_err(|_| refused("the address of the login is no URL"))?;
-        let answer = self.egress.send_within(request, Named::ByOthers, Bounds::default()).await;
-        let answer = answer.map_err(|error| {
-            failure(SourceErrorKind::Timeout, format!("the login's server gives no token: {error}"), false)
-        })?;
-        if !answer.status.is_success() {
-            let status = answer.status.as_u16();
-            return Err(refused(format!("the login's server refused the gateway with {status}")));
-        }
-        let given: Given = serde_json::from_slice(&answer.body)
-            .map_err(|_| refused("the login's server answered with no token"))?;
-        let header = hidden(&format!("Bearer {}", given.access_token.expose_secret()))?;
-        let life = given.expires_in.map_or(TOKEN_LIFE, |seconds| Duration::from_secs(seconds.min(86_400)));
-        let until = Instant::now() + life.saturating_sub(EARLY);
-        *held = Some(Token { header: header.clone(), until });
-        Ok(header)
+        asked.await.map(|token| token.header)
     }
+}
+
+fn token_request(
+    url: &str,
+    client: &str,
+    secret: &str,
+    scopes: &[String],
+) -> Result<Request<Bytes>, SourceError> {
+    let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+    // RFC 6749 2.3.1: both are encoded as forms are.
+    let pair = BASE64_STANDARD.encode(format!("{}:{}", encoded(client), encoded(secret)));
+    let mut form = form_urlencoded::Serializer::new(String::new());
+    form.append_pair("grant_type", "client_credentials");
+    if !scopes.is_empty() {
+        form.append_pair("scope", &scopes.join(" "));
+    }
+    Request::post(url)
+        .header(header::AUTHORIZATION, hidden(&format!("Basic {pair}"))?)
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .header(header::ACCEPT, "application/json")
+        .body(Bytes::from(form.finish()))
+        .map_err(|_| refused("the address of the login is no URL"))
+}
+
+async fn ask_token(egress: Egress, request: Request<Bytes>) -> Result<Token, SourceError> {
+    let answer = egress.send(request, Named::ByOthers).await.map_err(|error| {
+        failure(SourceErrorKind::Timeout, format!("the login's server gives no token: {error}"), false)
+    })?;
+    if !answer.status.is_success() {
+        let status = answer.status.as_u16();
+        return Err(refused(format!("the login's server refused the gateway with {status}")));
+    }
+    let given: Given = serde_json::from_slice(&answer.body)
+        .map_err(|_| refused("the login's server answered with no token"))?;
+    let header = hidden(&format!("Bearer {}", given.access_token.expose_secret()))?;
+    let life = given.expires_in.map_or(TOKEN_LIFE, |seconds| Duration::from_secs(seconds.min(86_400)));
+    Ok(Token { header, until: Instant::now() + life.saturating_sub(EARLY) })
 }
 
 /// A header's value that is not shown.

@@ -42,8 +42,10 @@ pub struct Settings {
 pub struct Reached {
     settings: Settings,
     /// By the catalog that a source stands in: as long as that is used, so are its limits and its token.
-    known: Mutex<HashMap<usize, (Arc<Catalog>, Arc<Reach>)>>,
+    known: Mutex<HashMap<usize, Known>>,
 }
+
+type Known = (Arc<Catalog>, Arc<Reach>);
 
 /// One source.
 struct Reach {
@@ -52,7 +54,7 @@ struct Reach {
 }
 
 enum By {
-    Http(Way),
+    Http(Box<Way>),
     Tools(Tools),
 }
 
@@ -98,7 +100,7 @@ impl Reached {
             return Err(unfit(format!("{host} is outside the gateway's allowlist (catalogs.hosts)")));
         }
         let login = Login::new(source.auth().clone(), secrets, accounts.clone(), egress.clone());
-        Ok(By::Http(Way::new(source, url, login, egress.clone())?))
+        Ok(By::Http(Box::new(Way::new(source, url, login, egress.clone())?)))
     }
 }
 
