@@ -26,7 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("relay", &["mcp", "sealing", "store", "telemetry", "upstream", "wire"]),
     ("federation", &["config", "mcp", "telemetry", "wire"]),
     ("policy", &["config", "egress", "mcp", "sealing", "store", "telemetry", "wire"]),
-    ("execute", &["clock", "config", "egress", "mcp", "sealing", "store", "telemetry", "wire"]),
+    ("execute", &["clock", "config", "egress", "mcp", "sealing", "store", "telemetry", "tls", "wire"]),
     ("demo", &["mcp", "wire"]),
     (
         "edge",
