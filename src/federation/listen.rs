@@ -165,9 +165,11 @@ impl Listening {
     fn hear(&mut self, leg: usize, heard: Heard) {
         let member = self.parts[leg].0;
         match heard {
-            Heard::Acknowledged { note, back } => {
+            Heard::Acknowledged { mut note, back } => {
+                let nowhere = note.at.take().is_some_and(|at| at == Note::NOWHERE_YET);
                 // All was acknowledged before this part stood: until now nobody listened there.
-                let late = self.ack_by.is_none()
+                let late = !nowhere
+                    && self.ack_by.is_none()
                     && !self.is_parting
                     && !matches!(self.parts[leg].2, Part::Honours(_));
                 let mut honoured = Filter::of_note(&note);

@@ -33,6 +33,12 @@ pub struct Note {
     pub at: Option<Bytes>,
 }
 
+impl Note {
+    /// In place of [`Note::at`], of an acknowledgement of one who could not reach its upstream: it stands nowhere yet, and
+    /// says by itself when it does.
+    pub const NOWHERE_YET: &[u8] = b"nowhere yet";
+}
+
 /// A live question: the upstream call stays open, whoever holds the Reply holds it. A dropped `answer` refuses.
 pub struct Ask {
     /// Who asks.

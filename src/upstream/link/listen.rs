@@ -139,7 +139,8 @@ impl Standing {
                     tracing::debug!(upstream = %self.link.id(), why, "a standing call has no connection");
                     if !std::mem::replace(&mut self.begun, true) {
                         // Nothing is known of it now; when it is back, everything will be said to have changed.
-                        self.note(Method::Acknowledged, self.asked.acknowledged(), None).await?;
+                        let nowhere = Some(Bytes::from_static(Note::NOWHERE_YET));
+                        self.note(Method::Acknowledged, self.asked.acknowledged(), nowhere).await?;
                     }
                 }
             }
