@@ -385,12 +385,7 @@ impl Attending {
     /// From here on the pod holds the standing call, until this is dropped.
     pub fn begin(&self) -> Feeding<'_> {
         self.0.changes.listen();
-        Feeding {
-            of: self,
-            missed: Notify::new(),
-            settled: watch::Sender::new(false),
-            has_turn: AtomicBool::new(false),
-        }
+        Feeding { of: self, missed: Notify::new(), settled: Notify::new(), has_turn: AtomicBool::new(false) }
     }
 
     /// The standing call has ended here and goes on nowhere.
@@ -410,7 +405,7 @@ pub struct Feeding<'a> {
     of: &'a Attending,
     missed: Notify,
     /// Whether the pod before this one has passed on all that it heard, or will no more.
-    settled: watch::Sender<bool>,
+    settled: Notify,
     /// Whether it is this pod's turn, as far as it is known: nobody else's is handed on from here.
     has_turn: AtomicBool,
 }
@@ -428,12 +423,12 @@ impl Feeding<'_> {
                         if missed {
                             self.missed.notify_one();
                         }
-                        self.settled.send_replace(true);
+                        self.settled.notify_one();
                     }
                     Ok(None) => {}
                     // What comes is told here at least.
                     Err(StoreAway) => {
-                        self.settled.send_replace(true);
+                        self.settled.notify_one();
                         tokio::time::sleep(AWAY).await;
                         continue;
                     }
@@ -454,10 +449,9 @@ impl Feeding<'_> {
         self.missed.notified().await;
     }
 
-    /// Resolves once it is this pod's turn: what its standing call hears comes after all that the one before it heard.
+    /// Resolves, once, when it is this pod's turn: what its standing call hears comes after all that the one before it heard.
     pub async fn settled(&self) {
-        // Its sender is ours.
-        let _ = self.settled.subscribe().wait_for(|settled| *settled).await;
+        self.settled.notified().await;
     }
 
     /// After [`Feeding::relieved`]: all that came here has been told, and goes before what the next pod tells.

@@ -58,6 +58,11 @@ impl Overlap {
         self.heard.len()
     }
 
+    /// After [`Overlap::turn`]: whether anything may still be heard that was told.
+    pub fn is_of_use(&self) -> bool {
+        !self.told.is_empty()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.heard.is_empty()
     }

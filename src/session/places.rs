@@ -260,7 +260,7 @@ impl LiveSession {
             && before.as_ref() == Some(&newest)
         {
             // Too late: it is that pod's turn already.
-            has_turn.store(false, Ordering::Relaxed);
+            // What this pod had, it has still to hand on.
             let _ = self.look().await;
             return Ok(None);
         }

@@ -137,10 +137,10 @@ impl Standing {
             }
             let facts = holder.facts();
             let uris = facts.subscriptions.iter().map(|uri| &**uri);
-            Some(standing::call(caller.clone(), uris, parting.child_token()))
+            Some(standing::call(caller.clone(), uris, parting.clone()))
         };
         let backend = self.peer.mount.backend.clone();
-        let (mut overlap, mut held) = (Box::new(Box::pin(Overlap::begin(session)).await), None);
+        let (mut overlap, mut held) = (Some(Box::new(Box::pin(Overlap::begin(session)).await)), None);
         let mut events = standing::events(backend, call, session.changes().clone());
         loop {
             let turn = tokio::select! {
@@ -149,7 +149,7 @@ impl Standing {
                 end = &mut until => Turn::Over(end),
                 () = feeding.missed() => Turn::Missed,
                 () = OptionFuture::from(settled.as_mut()).map(drop), if !is_settled => Turn::Settled,
-                event = events.next(), if held.is_none() && overlap.len() < OVERLAP => Turn::Came(event),
+                event = events.next(), if held.is_none() && room(&overlap) => Turn::Came(event),
             };
             let come = match turn {
                 Turn::Missed => {
@@ -158,15 +158,22 @@ impl Standing {
                 }
                 Turn::Settled => {
                     (is_settled, settled) = (true, None);
-                    Box::pin(tell_untold(session, &mut overlap)).await;
+                    if let Some(overlap) = &mut overlap {
+                        Box::pin(tell_untold(session, overlap)).await;
+                    }
+                    overlap = overlap.filter(|overlap| overlap.is_of_use());
                     held.take().map(|event: Box<Option<Event>>| *event)
                 }
                 Turn::Came(Some(Event::Note(note))) => {
                     let message = envelope::write_notification(&note.method, &note.params);
-                    if !is_settled {
-                        Box::pin(overlap.keep(session, message)).await;
-                    } else if !overlap.was_told(&message) {
-                        session.tell(message);
+                    match &mut overlap {
+                        Some(overlap) if !is_settled => Box::pin(overlap.keep(session, message)).await,
+                        Some(overlap) => {
+                            if !overlap.was_told(&message) {
+                                session.tell(message);
+                            }
+                        }
+                        None => session.tell(message),
                     }
                     None
                 }
@@ -177,7 +184,9 @@ impl Standing {
                     None
                 }
                 Turn::Over(end) => {
-                    Box::pin(tell_untold(session, &mut overlap)).await;
+                    if let Some(overlap) = &mut overlap {
+                        Box::pin(tell_untold(session, overlap)).await;
+                    }
                     if let Some(event) = held.take() {
                         Box::pin(self.pass_on(session, *event)).await;
                     }
@@ -189,7 +198,7 @@ impl Standing {
                 }
             };
             if let Some(event) = come
-                && !self.pass_on(session, event).await
+                && !Box::pin(self.pass_on(session, event)).await
             {
                 return End::Over;
             }
@@ -272,6 +281,11 @@ impl Standing {
             self.asking.push(asking);
         }
     }
+}
+
+/// Whether more of what comes before its turn can be kept.
+fn room(overlap: &Option<Box<Overlap>>) -> bool {
+    overlap.as_ref().is_none_or(|overlap| overlap.len() < OVERLAP)
 }
 
 /// What was heard before it was this pod's turn, but for what the client has been told.

@@ -65,13 +65,12 @@ impl Leg {
             match &mut self.state {
                 State::Over => return None,
                 State::Opening { after } => {
-                    tokio::select! {
-                        () = tokio::time::sleep(*after) => {}
-                        () = self.call.cancel.cancelled(), if !after.is_zero() => {
-                            self.state = State::Over;
-                            let outcome = Outcome::Error(Reason::Cancelled.into());
-                            return Some(Heard::Over { outcome, back: false });
-                        }
+                    // Boxed, for it takes no room while the stream stands.
+                    let waited = tokio::time::timeout(*after, self.call.cancel.cancelled());
+                    if !after.is_zero() && Box::pin(waited).await.is_ok() {
+                        self.state = State::Over;
+                        let outcome = Outcome::Error(Reason::Cancelled.into());
+                        return Some(Heard::Over { outcome, back: false });
                     }
                     self.call.deadline = Instant::now() + self.time;
                     let events = self.backend.call(self.call.clone()).await.into_events();

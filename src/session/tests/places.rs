@@ -443,7 +443,7 @@ async fn a_pod_that_has_not_heard_that_another_took_over_says_again_that_it_feed
     assert!(there.load(Ordering::Relaxed));
     led(&of[0], pods.on(1)).await;
     assert_eq!(of[0].attends_here(&here).await, Ok(None), "it is the other's turn");
-    assert!(!here.load(Ordering::Relaxed), "and not this one's to hand on");
+    assert!(here.load(Ordering::Relaxed), "and what this one had is still to be handed on");
     let _third = announced(&of[0]).await;
     // As if the news of the other's turn were still on their way.
     of[0].attends.send_replace(Some(pods.on(0).pod().clone()));

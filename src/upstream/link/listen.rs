@@ -17,7 +17,7 @@ use crate::wire::{Era, Message, Notification, Raw, meta};
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::{FutureExt, StreamExt};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
@@ -57,9 +57,11 @@ struct Standing {
     after: Option<(Option<UpstreamSessionId>, Bytes)>,
     begun: bool,
     cancel: Cancel,
-    /// Whether a connection is being read that has last words.
-    to_the_last: Arc<AtomicBool>,
+    reads: Arc<Reads>,
 }
+
+/// The connection that is being read, where it may have last words, and whose it is.
+type Reads = Mutex<Option<Box<(Hop, Arc<Caller>)>>>;
 
 /// One connection of a standing call.
 struct Connection {
@@ -79,7 +81,7 @@ impl Inner {
     pub(super) fn listen(self: &Arc<Self>, call: Call) -> Reply {
         let (events, received) = mpsc::channel(WAITING);
         let (cancel, over, holder) = (call.cancel.clone(), self.over.clone(), events.clone());
-        let to_the_last = Arc::<AtomicBool>::default();
+        let reads = Arc::<Reads>::default();
         let mut standing = Standing {
             asked: Filter::of(&call.params),
             returns: self.health.returns(),
@@ -92,16 +94,21 @@ impl Inner {
             after: None,
             begun: false,
             cancel: cancel.clone(),
-            to_the_last: to_the_last.clone(),
+            reads: reads.clone(),
         };
+        let link = self.clone();
         self.tasks.spawn(async move {
+            // Beside the connection, and of no weight before: thousands wait.
             let cancelled = async {
                 cancel.cancelled().await;
-                if to_the_last.load(Ordering::Relaxed) {
-                    sleep(LAST_WORDS).await;
+                let read = reads.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(read) = read {
+                    let _ = timeout(LAST_WORDS, link.silence(*read)).await;
                 }
             };
             tokio::select! {
+                // What has come by the time that it is quiet counts.
+                biased;
                 _ = standing.stand() => {}
                 () = holder.closed() => return,
                 () = cancelled => {}
@@ -111,6 +118,26 @@ impl Inner {
             holder.send(done).await.ok();
         });
         Reply::Stream(ReceiverStream::new(received).boxed())
+    }
+
+    /// Resolves once all must have come that the upstream had sent by now.
+    fn silence(&self, (hop, caller): (Hop, Arc<Caller>)) -> BoxFuture<'static, ()> {
+        // An upstream that has no session for us knows no pings (2026-07-28), or cannot tell whose this one is.
+        let ping = hop.session.is_some().then(|| {
+            let (transport, route) = (hop.transport.clone(), self.route(&caller, &hop, Vec::new()));
+            async move {
+                let ping = handshake::ask(&transport, route, Method::Ping, Raw::trusted("{}"), PING_WITHIN);
+                // What it says to that is nothing to us: it has run since.
+                let _ = timeout(PING_WITHIN, ping).await;
+            }
+        });
+        async move {
+            OptionFuture::from(ping).await;
+            for _ in 0..QUIETS {
+                sleep(QUIET).await;
+            }
+        }
+        .boxed()
     }
 }
 
@@ -127,9 +154,13 @@ impl Standing {
                     match messages {
                         Some(messages) => {
                             let has_last_words = self.has_last_words(&hop);
-                            self.to_the_last.store(has_last_words, Ordering::Relaxed);
-                            self.pump(hop, asks, messages, has_last_words).await?;
-                            self.to_the_last.store(false, Ordering::Relaxed);
+                            self.say_read(has_last_words.then(|| (hop.clone(), self.listener().clone())));
+                            self.pump(hop, asks, messages).await?;
+                            self.say_read(None);
+                            // It is read to its end, and another's stream may be the one that is spoken to by now.
+                            if self.cancel.token().is_cancelled() {
+                                return Err(Left);
+                            }
                         }
                         None => self.without_stream().await?,
                     }
@@ -194,47 +225,15 @@ impl Standing {
         self.may_be_asked() && hop.channel.is_none() && !self.link.config.stateless
     }
 
-    /// Resolves once all must have come that the upstream had sent by now.
-    fn silence(&self, hop: &Hop) -> BoxFuture<'static, ()> {
-        // An upstream that has no session for us knows no pings (2026-07-28), or cannot tell whose this one is.
-        let ping = hop.session.is_some().then(|| {
-            let (transport, route) =
-                (hop.transport.clone(), self.link.route(self.listener(), hop, Vec::new()));
-            async move {
-                let ping = handshake::ask(&transport, route, Method::Ping, Raw::trusted("{}"), PING_WITHIN);
-                // What it says to that is nothing to us: it has run since.
-                let _ = timeout(PING_WITHIN, ping).await;
-            }
-        });
-        async move {
-            OptionFuture::from(ping).await;
-            for _ in 0..QUIETS {
-                sleep(QUIET).await;
-            }
-        }
-        .boxed()
+    fn say_read(&self, read: Option<(Hop, Arc<Caller>)>) {
+        *self.reads.lock().unwrap_or_else(PoisonError::into_inner) = read.map(Box::new);
     }
 
     /// Gives on what comes until the connection ends, or the call does.
-    async fn pump(
-        &mut self,
-        hop: Hop,
-        mut asks: Asks,
-        mut messages: Messages,
-        has_last_words: bool,
-    ) -> Result<(), Left> {
-        let cancel = self.cancel.clone();
-        let mut silence: Option<BoxFuture<'static, ()>> = None;
+    async fn pump(&mut self, hop: Hop, mut asks: Asks, mut messages: Messages) -> Result<(), Left> {
         loop {
             let item = tokio::select! {
-                // What has come by the time that it is quiet counts.
-                biased;
                 item = messages.next() => item,
-                () = cancel.cancelled(), if has_last_words && silence.is_none() => {
-                    silence = Some(self.silence(&hop));
-                    continue;
-                }
-                () = OptionFuture::from(silence.as_mut()).map(drop), if silence.is_some() => return Err(Left),
                 // Another connection found that there was an outage; this one need not have noticed.
                 () = changed(&mut self.returns) => {
                     self.say_everything().await?;
@@ -245,7 +244,7 @@ impl Standing {
                     false => continue,
                 },
             };
-            let Some(Ok(incoming)) = item else { return if silence.is_some() { Err(Left) } else { Ok(()) } };
+            let Some(Ok(incoming)) = item else { return Ok(()) };
             if let Some(at) = &incoming.at {
                 self.after = Some((hop.session.clone(), at.clone()));
             }
