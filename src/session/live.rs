@@ -455,7 +455,7 @@ impl Feeding<'_> {
     }
 
     /// After [`Feeding::relieved`]: all that came here has been told, and goes before what the next pod tells.
-    pub async fn hand_over(self) {
+    pub async fn hand_over(&self) {
         // Else who has it hands it to whom it is to go to by now.
         if self.has_turn.load(Ordering::Relaxed) {
             self.of.0.queue.emptied().await;

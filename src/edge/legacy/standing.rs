@@ -12,6 +12,7 @@ use crate::wire::{Method, Raw, envelope};
 use futures_util::future::OptionFuture;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -94,13 +95,14 @@ impl Standing {
                 () = &mut alone => return End::Alone,
             }
             let feeding = attending.begin();
-            let until = async {
+            // Pinned here: handed over as it is, it would take its room twice.
+            let mut until = std::pin::pin!(async {
                 tokio::select! {
                     () = feeding.relieved() => End::Relieved,
                     () = &mut alone => End::Alone,
                 }
-            };
-            let end = self.feed(attending.session(), until, &feeding).await;
+            });
+            let end = self.feed(attending.session(), until.as_mut(), &feeding).await;
             if let End::Relieved = end {
                 Box::pin(feeding.hand_over()).await;
                 if !self.peer.gate.lifecycle.draining.is_cancelled() {
@@ -115,10 +117,9 @@ impl Standing {
     async fn feed(
         &mut self,
         session: &Arc<LiveSession>,
-        until: impl Future<Output = End>,
+        mut until: Pin<&mut impl Future<Output = End>>,
         feeding: &Feeding<'_>,
     ) -> End {
-        let mut until = std::pin::pin!(until);
         // What is of use until its turn alone takes no room in the thousands that wait after it.
         let (mut settled, mut is_settled) = (Some(Box::pin(feeding.settled())), false);
         let (holder, caller, lead) = (session.clone(), self.peer.caller.clone(), session.lead());
