@@ -9,6 +9,7 @@ use std::{net::SocketAddr, time::Duration};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+mod artifacts;
 mod auth;
 mod auth_server;
 mod catalogs;
@@ -36,6 +37,7 @@ mod upstream;
 mod validate;
 mod watch;
 
+pub use artifacts::{ArtifactAccess, Artifacts, Cloud, ObjectPlace};
 pub use auth::{Algorithm, ApiKey, Auth, Issuer};
 pub use auth_server::{AuthServer, BrowserLogin, LoginUser, OidcLogin, Redirects, Vendor};
 pub use catalogs::{CatalogHere, Catalogs, Connection};
@@ -154,6 +156,8 @@ pub struct Config {
     pub policy: Policy,
     /// Catalogs of the execute surface: what is typed in them, programs may read and do.
     pub catalogs: Catalogs,
+    /// Stored results of the execute surface.
+    pub artifacts: Artifacts,
     /// MCP servers behind the gateway, in the order that decides lists and owners. Ids are `[a-z0-9-]{1,20}`.
     #[schemars(extend("x-key" = "upstream-id"))]
     pub upstreams: Ordered<Upstream>,
@@ -446,6 +450,7 @@ impl Default for Config {
             egress: Egress::default(),
             policy: Policy::default(),
             catalogs: Catalogs::default(),
+            artifacts: Artifacts::default(),
             upstreams: Ordered::default(),
             profiles: Ordered::default(),
         }

@@ -1,10 +1,12 @@
 //! Puts the rooms together: from the configuration to a gateway that serves, and to its end.
 
+mod artifacts;
 mod catalogs;
 mod internal;
 mod limits;
 mod links;
 mod login;
+mod objects;
 mod outbound;
 mod people;
 mod reload;
@@ -13,6 +15,7 @@ mod rules;
 mod upstreams;
 pub mod watching;
 
+pub use artifacts::{access, artifacts};
 pub use catalogs::{Served, Shelf};
 pub use links::Links;
 pub use login::Login;
@@ -24,6 +27,7 @@ use crate::edge::callers::Callers;
 use crate::edge::legacy;
 use crate::edge::listener::{self, Bounds, Ends};
 use crate::egress::Egress;
+use crate::execute::artifacts::Artifacts;
 use crate::lifecycle::{Lifecycle, Plan};
 use crate::mcp::Places;
 use crate::policy;
@@ -75,6 +79,8 @@ pub struct House {
     links: Arc<Links>,
     login: Arc<Login>,
     inside: Arc<Inside>,
+    /// Stored results, and how often those whose time is over are swept.
+    artifacts: (Artifacts, Duration),
     plan: Plan,
     public: TcpListener,
     admin: TcpListener,
@@ -94,6 +100,7 @@ impl House {
         let at = public.local_addr().unwrap_or(config.listen);
         let keyring = Arc::new(keyring(config)?);
         let login = Login::new(config, store.clone(), keyring.clone(), at)?;
+        let artifacts = artifacts::artifacts(config, store.clone())?;
         // The port is known by now, where the configuration left it open.
         let here = Config { listen: at, ..config.clone() };
         let reached =
@@ -109,7 +116,8 @@ impl House {
         let pages: Vec<Arc<dyn admin::Page>> =
             vec![Arc::new(revoke), Arc::new(admin::Usage), Arc::new(admin::Attachments)];
         let inside = Arc::new(Inside::new(admin_token(config)?, pages));
-        Ok(House { gates, lifecycle, links, login, inside, plan: plan(config), public, admin, internal })
+        let (artifacts, plan) = ((artifacts, config.artifacts.sweep), plan(config));
+        Ok(House { gates, lifecycle, links, login, inside, artifacts, plan, public, admin, internal })
     }
 
     /// Where clients reach it.
@@ -123,7 +131,7 @@ impl House {
 
     /// Serves until the lifecycle ends it.
     pub async fn serve(self) {
-        let House { gates, lifecycle, links, login, inside, plan, public, admin, internal } = self;
+        let House { gates, lifecycle, links, login, inside, artifacts, plan, public, admin, internal } = self;
         let gate = gates.load_full();
         let lookout = gate.lookout.clone();
         let bounds = Bounds {
@@ -150,6 +158,8 @@ impl House {
         // To the end of the last call: its answers and cancels come this way.
         let hears = AbortOnDropHandle::new(tokio::spawn(gate.sessions.clone().hear()));
         gate.tasks.spawn(legacy::sweep(gate.clone()));
+        let (artifacts, every) = artifacts;
+        gate.tasks.spawn(artifacts::sweep(artifacts, every, lifecycle.leaving.clone()));
         let internal = internal::serve(internal, links.relay(), bounds, lifecycle.over.clone());
         let over = lifecycle.over.clone();
         let public = async {

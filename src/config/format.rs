@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use serde_json::Value as Json;
 
 use super::{
+    ObjectPlace,
     rates::Allowance,
     secret::Template,
     tree::{Node, Value},
@@ -42,6 +43,9 @@ pub(super) fn check_text(format: &str, text: &str) -> Result<(), String> {
             "scheme, host and port without a path, such as https://mcp.example.com (the path is public_path)",
         ),
         "public-path" => (is_public_path(text), "a path such as /plasm/mcp, without a slash at its end"),
+        "object-store" => {
+            return ObjectPlace::parse(text).map(drop).map_err(|expected| format!("expected {expected}"));
+        }
         "rate" => return text.parse::<Allowance>().map(drop),
         "host" => (text == "*" || is_host(text), "a host name, with or without :port, or *"),
         "network" => (text.parse::<ipnet::IpNet>().is_ok(), "a network such as 10.1.0.0/16 or fd00::/8"),

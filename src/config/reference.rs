@@ -152,6 +152,13 @@ mod tests {
             "auth.login.oidc.issuer",
             "auth.login.oidc.client_secret",
             "auth.login.oidc.tenant_claim",
+            "artifacts.store",
+            "artifacts.endpoint",
+            "artifacts.region",
+            "artifacts.account",
+            "artifacts.access_key",
+            "artifacts.secret_key",
+            "artifacts.client_user_agent",
         ];
         for leaf in leaves(&schema()) {
             let path = leaf.path.join(".");

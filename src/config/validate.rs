@@ -53,6 +53,7 @@ pub(super) fn validate(config: &Config) -> Vec<(KeyPath, String)> {
     }
     super::policy::check(config, &mut wrong);
     super::catalogs::check(config, &mut wrong);
+    super::artifacts::check(config, &mut wrong);
     super::auth_server::check(config, &mut wrong);
     wrong
 }
@@ -77,6 +78,7 @@ pub(super) fn doubtful(config: &Config) -> Vec<(KeyPath, String)> {
         }
         _ => {}
     }
+    doubts.extend(super::artifacts::doubt(config));
     doubts
 }
 

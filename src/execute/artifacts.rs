@@ -267,11 +267,24 @@ impl Artifacts {
         }
     }
 
-    /// Deletes the objects whose time is over, unless another pod is at it.
-    pub async fn sweep(&self) -> Result<usize, ArtifactError> {
+    pub fn has_objects(&self) -> bool {
+        self.objects.is_some()
+    }
+
+    /// Whether the object store answers, where there is one.
+    pub async fn at_hand(&self) -> Result<(), ArtifactError> {
         match &self.objects {
-            Some(objects) => objects.sweep(&*self.store).await,
-            None => Ok(0),
+            Some(objects) => objects.at_hand().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Deletes the objects whose time is over, and says how many there were; `None` where another pod has done so within
+    /// `turn`.
+    pub async fn sweep(&self, turn: Duration) -> Result<Option<usize>, ArtifactError> {
+        match &self.objects {
+            Some(objects) => objects.sweep(&*self.store, turn).await,
+            None => Ok(None),
         }
     }
 }

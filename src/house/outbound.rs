@@ -8,8 +8,14 @@ use crate::tls::{self, TlsError};
 use crate::upstream::connect::Connector;
 use crate::upstream::proxy::Proxy;
 use http::Uri;
+use rustls::{ClientConfig, RootCertStore};
 use secrecy::ExposeSecret;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest time to open a connection to a service of the operator's own.
+const CONNECT: Duration = Duration::from_secs(5);
 
 /// How the connections to one upstream are opened. Errors: a file or a proxy that cannot be used, by its setting.
 pub fn connector(
@@ -34,11 +40,72 @@ pub fn connector(
     let proxy = match (&upstream.proxy, &config.outbound.proxy) {
         (Some(own), _) => named(&ours, own)?,
         (None, Some(of_all)) => named(all, of_all)?,
-        (None, None) => Proxy::of_environment(url, |name| std::env::var(name).ok())
-            .map_err(|bad| StartError::Setting { key: bad.variable.to_owned(), why: bad.why.to_string() })?,
+        (None, None) => of_environment(url)?,
     };
     let tls = Arc::new(tls::client(roots, identity));
     Ok(Connector::new(https, tls, proxy, upstream.connect_timeout))
+}
+
+/// The proxy that the environment names for this address.
+fn of_environment(url: &Uri) -> Result<Option<Proxy>, StartError> {
+    Proxy::of_environment(url, |name| std::env::var(name).ok())
+        .map_err(|bad| StartError::Setting { key: bad.variable.to_owned(), why: bad.why.to_string() })
+}
+
+/// How services of the operator's own are reached that are no upstreams: trust, identity and proxy are those of `outbound`.
+pub(super) struct Ways {
+    tls: Arc<ClientConfig>,
+    /// `None`: as the environment says.
+    proxy: Option<Option<Proxy>>,
+}
+
+impl Ways {
+    /// Errors: a file or a proxy that cannot be used.
+    pub(super) fn of(config: &Config) -> Result<Ways, StartError> {
+        let files = files(&config.outbound.tls);
+        let identity = files.identity().map_err(|error| file("outbound", error))?;
+        let tls = Arc::new(tls::client(roots(config)?, identity));
+        let proxy = config.outbound.proxy.as_ref().map(|proxy| named("outbound", proxy)).transpose()?;
+        if proxy.is_none() {
+            // What is wrong with the environment's is said at the start.
+            for anywhere in ["https://service.invalid/", "http://service.invalid/"] {
+                of_environment(&Uri::from_static(anywhere))?;
+            }
+        }
+        Ok(Ways { tls, proxy })
+    }
+
+    /// To the service at this address. A machine's own metadata are asked for straight: no proxy elsewhere has them.
+    pub(super) fn to(&self, url: &Uri) -> Result<Connector, StartError> {
+        let proxy = match &self.proxy {
+            _ if is_metadata(url) => None,
+            Some(proxy) => proxy.clone(),
+            None => of_environment(url)?,
+        };
+        Ok(Connector::new(url.scheme_str() == Some("https"), self.tls.clone(), proxy, CONNECT))
+    }
+}
+
+/// Whether it leads to this machine, or to the metadata that a cloud gives it.
+fn is_metadata(url: &Uri) -> bool {
+    let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    match host.parse::<IpAddr>() {
+        Ok(IpAddr::V4(ip)) => ip.is_loopback() || ip.is_link_local(),
+        // Unique local addresses among which EC2 has its own, fd00:ec2::/32.
+        Ok(IpAddr::V6(ip)) => {
+            ip.is_loopback() || ip.is_unicast_link_local() || ip.segments()[..2] == [0xfd00, 0xec2]
+        }
+        Err(_) => ["localhost", "metadata.google.internal"].contains(&host),
+    }
+}
+
+/// Whom services and strangers are trusted by: what browsers trust, and the configured authorities.
+fn roots(config: &Config) -> Result<RootCertStore, StartError> {
+    let mut roots = tls::public_roots();
+    if let Some(ca) = &config.outbound.tls.ca {
+        tls::trust(&mut roots, ca).map_err(|error| file("outbound", error))?;
+    }
+    Ok(roots)
 }
 
 /// Scheme, host and port under which browsers reach this gateway: as configured, or on this machine. `None`: nobody knows.
@@ -56,12 +123,8 @@ pub(super) fn egress(config: &Config) -> Result<Egress, StartError> {
 
 /// As [`egress`], where these networks may be reached though they are not public.
 pub(super) fn egress_inside(config: &Config, inside: &[String]) -> Result<Egress, StartError> {
-    let mut roots = tls::public_roots();
-    if let Some(ca) = &config.outbound.tls.ca {
-        tls::trust(&mut roots, ca).map_err(|error| file("outbound", error))?;
-    }
     let inside = inside.iter().filter_map(|network| network.parse().ok()).collect();
-    Ok(Egress::new(egress::Reach { inside }, roots))
+    Ok(Egress::new(egress::Reach { inside }, roots(config)?))
 }
 
 /// The proxy that a setting names; `none` is no proxy.

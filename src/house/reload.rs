@@ -126,6 +126,7 @@ impl Reload {
             telemetry: was.telemetry,
             audit: was.audit,
             egress: was.egress,
+            artifacts: was.artifacts,
             limits: Limits {
                 header_bytes: was.limits.header_bytes,
                 connections_per_address: was.limits.connections_per_address,
@@ -154,6 +155,7 @@ fn fixed(was: &Config, now: &Config) -> Vec<&'static str> {
         ("telemetry", was.telemetry != now.telemetry),
         ("audit", was.audit != now.audit),
         ("egress", was.egress != now.egress),
+        ("artifacts", was.artifacts != now.artifacts),
         ("limits.header_bytes", was.limits.header_bytes != now.limits.header_bytes),
         (
             "limits.connections_per_address",

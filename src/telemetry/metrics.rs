@@ -1,7 +1,9 @@
 //! Prometheus metrics. Every label has a bounded set of values, whatever clients and upstreams send.
 
 use prometheus::core::Collector;
-use prometheus::{Encoder, Gauge, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::{
+    Encoder, Gauge, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+};
 use std::sync::OnceLock;
 
 pub struct Metrics {
@@ -45,6 +47,9 @@ pub struct Metrics {
     pub drain_limit_seconds: Gauge,
     /// Requests that deviate from the specification and were served by a switch of the configuration.
     pub compat: IntCounterVec,
+    /// Sweeps of the object store that this pod carried out: `done`, `failed`; and the objects that they deleted.
+    pub artifact_sweeps: IntCounterVec,
+    pub artifacts_swept: IntCounter,
 }
 
 /// This process's metrics.
@@ -88,7 +93,18 @@ impl Metrics {
         for outcome in ["applied", "refused", "unchanged"] {
             config_reloads.with_label_values(&[outcome]);
         }
+        let artifact_sweeps =
+            counters("plasm_artifact_sweeps_total", "Sweeps of the object store by this pod.", &["outcome"]);
+        for outcome in ["done", "failed"] {
+            artifact_sweeps.with_label_values(&[outcome]);
+        }
+        let swept =
+            IntCounter::new("plasm_artifacts_swept_total", "Objects deleted when their time was over.")
+                .expect("the name is valid");
+        registry.register(Box::new(swept.clone())).expect("each name is registered once");
         Metrics {
+            artifact_sweeps,
+            artifacts_swept: swept,
             auth_denied,
             drain_stage: stage,
             drain_seconds: gauge("plasm_drain_seconds", "How long ago the pod was told to drain."),

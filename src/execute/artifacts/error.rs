@@ -1,5 +1,7 @@
 //! Why a stored result is not to be had, or cannot be kept, and how the surface says it.
 
+use object_store::client::HttpError;
+
 use crate::{execute::fault::Fault, store::StoreError};
 
 /// A foreign artifact comes to what an unknown one does: nobody learns which.
@@ -28,6 +30,37 @@ pub enum ArtifactError {
     /// Others stored something in this session each time that this call tried to.
     #[error("too many change this session at once")]
     Busy,
+}
+
+impl ArtifactError {
+    /// For the log: why the object store failed. What it answered is not repeated, for it may name keys.
+    pub fn cause(&self) -> String {
+        match self {
+            ArtifactError::Objects(error) => cause(error),
+            other => other.to_string(),
+        }
+    }
+}
+
+fn cause(error: &object_store::Error) -> String {
+    use object_store::Error as E;
+    let mut within: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = within {
+        // Ours: its texts are safe.
+        if let Some(error) = error.downcast_ref::<HttpError>() {
+            return error.to_string();
+        }
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            return error.kind().to_string();
+        }
+        within = error.source();
+    }
+    match error {
+        E::NotFound { .. } => "there is no such bucket or object",
+        E::PermissionDenied { .. } | E::Unauthenticated { .. } => "it refuses the login",
+        _ => "it answered with an error",
+    }
+    .to_owned()
 }
 
 impl From<ArtifactError> for Fault {

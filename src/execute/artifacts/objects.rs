@@ -16,8 +16,6 @@ use crate::{
 
 const ROOT: &str = "artifacts";
 const HOUR_MS: u64 = 3_600_000;
-/// A sweep is one pod's for so long.
-const TURN: Duration = Duration::from_secs(300);
 
 /// An object store of ours.
 #[derive(Clone)]
@@ -61,19 +59,26 @@ impl Objects {
     /// At once, if it can be; the sweep finds what is left.
     pub(super) async fn drop(&self, name: &str) {
         if let Err(error) = self.0.delete(&Path::from(name)).await {
-            tracing::debug!(%error, "an artifact's object stays until it is swept");
+            let why = ArtifactError::from(error).cause();
+            tracing::debug!(why, "an artifact's object stays until it is swept");
         }
     }
 
-    /// Deletes every object whose time is over, and says how many there were. One pod does it at a time; another comes
-    /// back with nothing.
-    pub async fn sweep(&self, store: &dyn Store) -> Result<usize, ArtifactError> {
-        let turn = Key::new("artifacts", "sweep");
-        let mine = vec![(turn.clone(), Write::set("by", "1")), (turn.clone(), Write::Live(TURN))];
-        match store.commit(vec![(turn, Check::Absent)], mine, Sure::Master).await? {
-            Commit::Failed { .. } => Ok(0),
-            Commit::Done(_) => self.delete_before(unix_ms() / HOUR_MS).await,
+    /// Deletes every object whose time is over, and says how many there were; `None` where it is another pod's turn, which
+    /// lasts so long.
+    pub async fn sweep(&self, store: &dyn Store, turn: Duration) -> Result<Option<usize>, ArtifactError> {
+        let key = Key::new("artifacts", "sweep");
+        let mine = vec![(key.clone(), Write::set("by", "1")), (key.clone(), Write::Live(turn))];
+        match store.commit(vec![(key, Check::Absent)], mine, Sure::Master).await? {
+            Commit::Failed { .. } => Ok(None),
+            Commit::Done(_) => self.delete_before(unix_ms() / HOUR_MS).await.map(Some),
         }
+    }
+
+    /// Whether the store answers.
+    pub(super) async fn at_hand(&self) -> Result<(), ArtifactError> {
+        self.0.list_with_delimiter(Some(&Path::from(ROOT))).await?;
+        Ok(())
     }
 
     /// Those that end before that hour, counted since 1970.

@@ -57,7 +57,7 @@ pub(super) fn write(request: &Sending<'_>, host: &HeaderValue, proxied: bool, ou
             line(out, name, value.as_bytes());
         }
     }
-    if !body.is_empty() || method == Method::POST {
+    if !body.is_empty() || matches!(*method, Method::POST | Method::PUT) {
         line(out, &CONTENT_LENGTH, body.len().to_string().as_bytes());
     }
     out.extend_from_slice(b"\r\n");
