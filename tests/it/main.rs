@@ -8,6 +8,7 @@ mod certificates;
 mod client_commands;
 mod credentials;
 mod drain;
+mod execute;
 mod field;
 mod figures;
 mod gateway;
