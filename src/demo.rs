@@ -1,6 +1,10 @@
 //! The built-in upstream of `--demo`: a small MCP server inside the process, so that a newcomer has something to call.
 //! It is a [`Backend`] like any other and knows no edge.
 
+mod solar;
+
+pub use solar::CATALOG;
+
 use crate::mcp::{
     About, Age, Backend, Call, Caller, Event, Fault, Item, Kind, Listing, Note, Outcome, Reason, Reply,
     Session, UpstreamId,
@@ -9,6 +13,7 @@ use crate::wire::{Method, Raw, json};
 use futures_util::future::{BoxFuture, ready};
 use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json as value};
+use solar::Solar;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +22,7 @@ pub struct Demo {
     id: UpstreamId,
     about: Arc<About>,
     lists: [Arc<Listing>; 4],
+    solar: Solar,
 }
 
 const GUIDE: &str = "demo://guide";
@@ -29,7 +35,8 @@ impl Default for Demo {
             server_info: Some(Raw::of(&value!({"name": "plasm-demo", "version": env!("CARGO_PKG_VERSION")}))),
             capabilities: Raw::of(&value!({"tools": {}, "prompts": {}, "resources": {}, "completions": {}})),
             instructions: Some(
-                "A demonstration server: call echo, add or countdown, and read demo://guide.".into(),
+                "A demonstration server: ask it for planets, moons and missions, call echo, add or countdown, and read demo://guide."
+                    .into(),
             ),
             ttl_ms: TTL_MS,
             private: false,
@@ -39,6 +46,7 @@ impl Default for Demo {
             id: UpstreamId::new("demo").expect("the id has the form of ids"),
             about: Arc::new(about),
             lists: Kind::ALL.map(|kind| Arc::new(listing(kind))),
+            solar: Solar::default(),
         }
     }
 }
@@ -82,7 +90,7 @@ fn listing(kind: Kind) -> Listing {
 
 fn tools() -> Value {
     let quiet = value!({"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false});
-    value!([
+    let first = value!([
         {
             "name": "echo",
             "title": "Echo",
@@ -113,7 +121,8 @@ fn tools() -> Value {
             },
             "annotations": quiet,
         },
-    ])
+    ]);
+    first.as_array().into_iter().flatten().cloned().chain(solar::tools()).collect()
 }
 
 impl Demo {
@@ -139,7 +148,10 @@ impl Demo {
                 Some(from) => countdown(call, from),
                 None => wrong("countdown needs \"from\", a whole number from 1 to 100"),
             },
-            other => Reply::fault(Reason::UnknownTool(other.to_owned())),
+            other => {
+                let answer = self.solar.tool(&call.caller, other, &arguments);
+                answer.unwrap_or_else(|| Reply::fault(Reason::UnknownTool(other.to_owned())))
+            }
         }
     }
 

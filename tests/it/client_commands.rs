@@ -32,7 +32,7 @@ fn a_probe_tells_era_versions_transport_identity_counts_and_timings() {
     let said = plasm(&["probe", &gateway.url]);
     assert_eq!(said.0, 0, "{said:?}");
     for part in
-        ["Streamable HTTP", "modern (2026-07-28)", "2025-03-26", "plasm-mcp", "tools 3", "tools/list", " ms"]
+        ["Streamable HTTP", "modern (2026-07-28)", "2025-03-26", "plasm-mcp", "tools 1", "tools/list", " ms"]
     {
         assert!(said.1.contains(part), "{part} is not in {}", said.1);
     }
