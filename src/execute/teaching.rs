@@ -76,11 +76,32 @@ impl Teacher<'_> {
     /// A description, shortened.
     fn about(&self, about: Option<&str>) -> String {
         match about {
-            Some(about) if self.detail == Detail::All => {
-                let short: String = about.chars().take(LONGEST).collect();
-                format!(": {}", short.trim_end_matches('.'))
-            }
+            Some(about) if self.detail == Detail::All => format!(": {}", shortened(about)),
             _ => String::new(),
+        }
+    }
+
+    /// What a field or an argument holds, in a word, or in all that it may be.
+    fn kind_of(&self, holds: &Holds) -> String {
+        match holds {
+            Holds::Ref(to) => format!("ref {to}"),
+            Holds::Named(name) => name.clone(),
+            Holds::Inline(domain) if domain.base == Base::Enum => domain.values.join("|"),
+            Holds::Inline(domain) => domain.base.name().to_owned(),
+        }
+    }
+
+    fn is_free(&self, entity: EntityId, holds: &Holds) -> bool {
+        self.scope.catalog(entity).domain(holds).is_some_and(|domain| domain.base == Base::Json)
+    }
+
+    /// As [`Teacher::kind_of`], with the form of what has no type of its own: only its description tells it.
+    fn kind_of_arg(&self, entity: EntityId, arg: &Arg) -> String {
+        match &arg.about {
+            Some(about) if self.is_free(entity, &arg.holds) && self.detail > Detail::Least => {
+                shortened(about)
+            }
+            _ => self.kind_of(&arg.holds),
         }
     }
 
@@ -129,7 +150,9 @@ impl Teacher<'_> {
         let (catalog, name) = (self.scope.catalog(entity), self.scope.name(entity));
         let Some(shape) = catalog.entity(name) else { return };
         let api = &self.scope.seed(entity).api;
-        let about = self.about(shape.about.as_deref());
+        // What a method says as well is said there.
+        let told = catalog.methods(name).any(|(_, _, method)| method.about == shape.about);
+        let about = self.about(shape.about.as_deref().filter(|_| !told));
         let symbol = self.symbol(entity);
         if shape.key.is_empty() {
             self.row(&symbol, &format!("{name} of {api}, of which there is one{about}"));
@@ -148,7 +171,8 @@ impl Teacher<'_> {
 
     /// A query or a search, with the filters that are carried out upstream.
     fn reads(&mut self, entity: EntityId, operation: &Operation) {
-        let name = self.scope.name(entity);
+        let (catalog, name) = (self.scope.catalog(entity), self.scope.name(entity));
+        let fields = catalog.entity(name).map(|shape| &shape.fields);
         let needed: Vec<String> = operation
             .args
             .iter()
@@ -171,7 +195,10 @@ impl Teacher<'_> {
             .filter(|(_, arg)| arg.need == Need::Optional)
             .map(|(arg, of)| {
                 let ops: Vec<&str> = of.ops.iter().map(|op| op.text()).collect();
-                format!("{arg} {}", ops.join(" "))
+                let is_field = fields.is_some_and(|fields| fields.get(arg).is_some());
+                let kind =
+                    if is_field { String::new() } else { format!(" {}", self.kind_of_arg(entity, of)) };
+                format!("{arg} {}{kind}", ops.join(" "))
             })
             .collect();
         if !optional.is_empty() {
@@ -207,25 +234,37 @@ impl Teacher<'_> {
             catalog.methods(name).map(|(method, _, operation)| (method.to_owned(), operation)).collect();
         for (method, operation) in methods {
             let Some(symbol) = self.scope.method_symbol(entity, &method) else { continue };
-            let given = |optional: bool| {
-                let args =
-                    operation.args.iter().filter(move |(_, arg)| (arg.need == Need::Optional) == optional);
-                args.map(|(arg, of): (&str, &Arg)| format!("{arg} = {}", self.example(entity, &of.holds)))
-                    .collect::<Vec<_>>()
-            };
-            let (mut args, optional) = (given(false), given(true));
-            let optional_names: Vec<&str> =
-                optional.iter().filter_map(|arg| arg.split_once(" = ")).map(|(name, _)| name).collect();
+            let (mut args, mut forms, mut optional) = (Vec::new(), Vec::new(), Vec::new());
+            let mut spare = None;
+            for (arg, of) in operation.args.iter() {
+                let kind = self.kind_of_arg(entity, of);
+                let given = format!("{arg} = {}", self.example(entity, &of.holds));
+                if of.need == Need::Optional {
+                    // Where nothing is needed, the first shows how it is given.
+                    spare.get_or_insert(given);
+                    optional.push(format!("{arg} {kind}"));
+                    continue;
+                }
+                args.push(given);
+                let chosen = matches!(&of.holds, Holds::Inline(domain) if domain.base == Base::Enum);
+                if chosen || (of.about.is_some() && self.is_free(entity, &of.holds)) {
+                    forms.push(format!("{arg} {kind}"));
+                }
+            }
+            if args.is_empty() {
+                args.extend(spare);
+            }
             let mut meaning = format!("{method}{}", self.about(operation.about.as_deref()));
-            if !optional_names.is_empty() {
-                let _ = write!(meaning, "; optional: {}", optional_names.join(", "));
+            for (word, what) in [("where", forms), ("optional", optional)] {
+                if !what.is_empty() {
+                    let _ = write!(meaning, "; {word}: {}", what.join(", "));
+                }
             }
             meaning.push_str(match operation.effect.as_ref().map(|effect| effect.class) {
                 Some(EffectClass::Destructive) => "; destructive",
                 Some(EffectClass::Read) => "; changes nothing",
                 _ => "; writes",
             });
-            args.extend(optional);
             let of = if operation.kind == Kind::Create { self.symbol(entity) } else { self.one(entity) };
             self.row(&format!("{of}.{symbol}({})", args.join(", ")), &meaning);
         }
@@ -235,28 +274,21 @@ impl Teacher<'_> {
     fn projection(&mut self, entity: EntityId) {
         let (catalog, name) = (self.scope.catalog(entity), self.scope.name(entity));
         let Some(shape) = catalog.entity(name) else { return };
-        if shape.fields.is_empty() {
-            return;
-        }
         let (mut kinds, mut met) = (Vec::new(), Vec::new());
         for (field, of) in shape.fields.iter() {
             let optional = if of.nullable { "?" } else { "" };
-            let kind = match &of.holds {
-                Holds::Ref(to) => format!("ref {to}"),
-                Holds::Named(name) => name.clone(),
-                Holds::Inline(domain) if domain.base == Base::Enum => domain.values.join("|"),
-                Holds::Inline(domain) => domain.base.name().to_owned(),
-            };
-            kinds.push(format!("{field} {kind}{optional}"));
+            kinds.push(format!("{field} {}{optional}", self.kind_of(&of.holds)));
             met.push(of.holds.clone());
         }
         let args = catalog
             .operations_of(name)
             .flat_map(|(_, one)| one.args.iter().map(|(_, arg)| arg.holds.clone()));
         met.extend(args);
-        let columns: Vec<&str> = shape.fields.keys().collect();
-        let expression = format!("{}[{}]", self.rows_of(entity), columns.join(", "));
-        self.row(&expression, &format!("columns of {name}: {}", kinds.join(", ")));
+        if !kinds.is_empty() {
+            let columns: Vec<&str> = shape.fields.keys().collect();
+            let expression = format!("{}[{}]", self.rows_of(entity), columns.join(", "));
+            self.row(&expression, &format!("columns of {name}: {}", kinds.join(", ")));
+        }
         for holds in met {
             self.domain(entity, &holds);
         }
@@ -294,6 +326,18 @@ impl Teacher<'_> {
         }
         self.domains.push(key);
         self.row(name, &meaning);
+    }
+}
+
+/// The beginning of a description, to the end of a word.
+fn shortened(about: &str) -> String {
+    let about = about.trim_end_matches('.');
+    match about.char_indices().nth(LONGEST) {
+        None => about.to_owned(),
+        Some((end, _)) => {
+            let end = about[..end].rfind(' ').unwrap_or(end);
+            format!("{}…", about[..end].trim_end_matches(['.', ',', ';', ' ']))
+        }
     }
 }
 

@@ -108,3 +108,20 @@ fn a_table_is_bounded_whatever_is_seeded() {
     let error = table(&wide(64, 40), &Ledger::default()).unwrap_err();
     assert!(error.bytes > LARGEST);
 }
+
+#[test]
+fn what_an_argument_may_be_is_taught_once_and_with_the_form_of_what_has_no_type() {
+    let text = "catalog: desk\nrevision: 1\ntitle: D\nsource: {kind: http, base_url: https://d.example}\nentities:\n  Desk: {key: [], fields: {}}\noperations:\n\
+                \x20 file:\n    kind: action\n    entity: Desk\n    about: Files it.\n    effect: {class: write}\n    http: {send: POST /}\n    args:\n\
+                \x20     level: {base: enum, values: [low, high], need: required}\n\
+                \x20     lines: {type: json, need: required, about: '[{text, size?}]: what it says'}\n\
+                \x20     copies: {type: int, need: optional}\n";
+    let mut catalogs = Catalogs::default();
+    catalogs.add(read(text, Path::new("desk.yaml")).unwrap());
+    let scope = Scope::of_seeds(&[Seed { api: "desk".to_owned(), entity: "Desk".to_owned() }], &catalogs);
+    let table = table(&scope.unwrap(), &Ledger::default()).unwrap();
+    assert_eq!(
+        table.lines().nth(1).unwrap(),
+        "e1.m1(level = \"low\", lines = {})\tfile: Files it; where: level low|high, lines [{text, size?}]: what it says; optional: copies int; writes"
+    );
+}
