@@ -1,7 +1,7 @@
 //! Stored results: rows that are too many for an answer, kept for a day and read page by page. Small ones lie in the store,
 //! as they are; larger ones in an object store. Knows nothing of how a client asks for them.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -88,11 +88,14 @@ pub struct Rows {
     pub coverage: Covered,
     /// The result is text: one row of one column.
     pub text: bool,
+    /// The operations that brought it, each as `<api>.<operation>`: who may not call one may not read it either.
+    pub operations: BTreeSet<String>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Head {
     owner: Arc<str>,
+    operations: BTreeSet<String>,
     run: String,
     label: String,
     columns: Vec<ColumnShown>,
@@ -108,8 +111,14 @@ impl Artifacts {
         Artifacts { store, objects }
     }
 
-    /// Keeps a result. What was cancelled in between leaves at most an object that the sweep finds.
-    pub async fn put(&self, held: &Held, owner: &Owner, root: &RootRows) -> Result<Stored, ArtifactError> {
+    /// Keeps a result of these operations. What was cancelled in between leaves at most an object that the sweep finds.
+    pub async fn put(
+        &self,
+        held: &Held,
+        owner: &Owner,
+        root: &RootRows,
+        operations: &BTreeSet<String>,
+    ) -> Result<Stored, ArtifactError> {
         let text = matches!(root.result, Shown::Text(_));
         let (columns, (bytes, blocks)) = match &root.result {
             Shown::Rows { columns, rows } => (columns.clone(), blocks::pack(rows)?),
@@ -129,6 +138,7 @@ impl Artifacts {
         let run = format!("r_{}", random());
         let head = Head {
             owner: Arc::clone(&owner.owns),
+            operations: operations.clone(),
             run: run.clone(),
             label: root.label.clone(),
             columns,
@@ -249,6 +259,7 @@ impl Artifacts {
             next_offset: (next < total).then_some(next),
             coverage: head.coverage,
             text: head.text,
+            operations: head.operations,
         })
     }
 

@@ -1,14 +1,14 @@
 //! The plan of a typed program: a graph of what is read, computed here, and written; what of it is asked upstream and what is
 //! left to do; how much at most; and what a person should look at. Made without a call to any source.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::{
     canonical,
-    catalog::{Catalogs, EffectClass},
+    catalog::{Catalogs, EffectClass, Kind},
     instant::Instant,
     language::{ProgramError, Span, typed::Typed},
     symbols::Scope,
@@ -182,6 +182,20 @@ impl Plan {
     /// Whether every node only reads, so that it may be run at once.
     pub fn only_reads(&self) -> bool {
         self.effects.is_empty()
+    }
+
+    /// The operations that it may call, each as `<api>.<operation>`.
+    pub fn operations(&self, catalogs: &Catalogs) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        for node in &self.nodes {
+            let Some(api) = &node.api else { continue };
+            let catalog = catalogs.get(api).map(|loaded| &loaded.catalog);
+            let fetches = catalog.zip(node.entity.as_ref()).filter(|_| !node.fetched.is_empty());
+            let gets = fetches.and_then(|(catalog, entity)| catalog.operation(entity, Kind::Get));
+            let calls = node.operation.as_deref().into_iter().chain(gets.map(|(id, _)| id));
+            found.extend(calls.map(|operation| format!("{api}.{operation}")));
+        }
+        found
     }
 
     /// Whether each node follows what it needs.

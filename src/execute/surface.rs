@@ -1,7 +1,7 @@
 //! The execute surface as one backend: the tools by which an agent finds entities, opens a session over them, plans programs
 //! and runs them. Knows neither edges nor how a source is reached.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use futures_util::{
     FutureExt as _, StreamExt as _,
@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
 use super::{
+    artifacts::{self, Artifacts, Resolved},
     fault::Fault,
     logical::{Held, Logical, Owner},
     plan::Plan,
@@ -20,8 +21,8 @@ use super::{
 use crate::{
     config::Globs,
     mcp::{
-        About, Age, Backend, Call, Caller, Event, Fault as CallFault, Item, Kind, Listing, Note, Outcome,
-        Reason, Reply, Session, UpstreamId,
+        About, Access, Age, Backend, Call, Caller, Event, Fault as CallFault, Item, Kind, Listing, Note,
+        Outcome, Reason, Reply, Session, UpstreamId,
     },
     wire::{Method, Raw, json as text},
 };
@@ -30,14 +31,37 @@ mod answer;
 mod context;
 mod discover;
 mod plans;
+mod resources;
+mod results;
 mod runs;
+mod stored;
 mod table;
 mod tools;
+mod ways;
 
 use answer::Answer;
 
 /// How long clients may keep lists: they change with the release alone.
 const TTL_MS: u64 = 60_000;
+
+/// Who may call which operation of which catalog (its id, and the operation's): what policy says, asked at each plan, run and
+/// read of a result.
+#[derive(Clone)]
+pub struct Admits(Arc<Judge>);
+
+type Judge = dyn Fn(&Access, &str, &str) -> bool + Send + Sync;
+
+impl Admits {
+    pub fn by(judge: impl Fn(&Access, &str, &str) -> bool + Send + Sync + 'static) -> Admits {
+        Admits(Arc::new(judge))
+    }
+}
+
+impl fmt::Debug for Admits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Admits(…)")
+    }
+}
 
 /// How a profile serves the surface.
 #[derive(Clone, Debug)]
@@ -50,12 +74,23 @@ pub struct Settings {
     pub shared: bool,
     /// The longest that one run works before it answers with what is finished.
     pub run: Duration,
+    /// Who may call what of them.
+    pub admits: Admits,
+    /// What the operator says of how clients read stored results.
+    pub artifacts: artifacts::Access,
 }
 
 impl Settings {
-    /// All catalogs, each principal's sessions its own, and an answer within 300 seconds.
+    /// All catalogs, everything in them for everyone, each principal's sessions its own, and an answer within 300 seconds.
     pub fn new(id: UpstreamId) -> Settings {
-        Settings { id, catalogs: Globs::default(), shared: false, run: Duration::from_secs(280) }
+        Settings {
+            id,
+            catalogs: Globs::default(),
+            shared: false,
+            run: Duration::from_secs(280),
+            admits: Admits::by(|_, _, _| true),
+            artifacts: artifacts::Access::default(),
+        }
     }
 }
 
@@ -66,25 +101,38 @@ pub struct Surface(Arc<Inner>);
 struct Inner {
     settings: Settings,
     logical: Logical,
+    artifacts: Artifacts,
     sources: Arc<dyn Sources>,
+    /// By transport: the way that was chosen for it.
+    ways: moka::sync::Cache<String, Resolved>,
     about: Arc<About>,
     lists: [Arc<Listing>; 4],
 }
 
 impl Surface {
-    pub fn new(logical: Logical, sources: Arc<dyn Sources>, settings: Settings) -> Surface {
+    /// `artifacts` lie in the store that `logical` is in.
+    pub fn new(
+        logical: Logical,
+        artifacts: Artifacts,
+        sources: Arc<dyn Sources>,
+        settings: Settings,
+    ) -> Surface {
         let about = About {
             server_info: Some(Raw::of(
                 &json!({"name": "plasm-execute", "version": env!("CARGO_PKG_VERSION")}),
             )),
-            capabilities: Raw::of(&json!({"tools": {}})),
+            capabilities: Raw::of(
+                &json!({"tools": {}, "resources": {}, "extensions": {(resources::EXTENSION): {}}}),
+            ),
             instructions: Some(tools::INSTRUCTIONS.to_owned()),
             ttl_ms: TTL_MS,
             private: false,
             missing: Vec::new(),
         };
         let lists = Kind::ALL.map(|kind| Arc::new(listing(kind)));
-        Surface(Arc::new(Inner { settings, logical, sources, about: Arc::new(about), lists }))
+        let ways = moka::sync::Cache::new(ways::REMEMBERED);
+        let about = Arc::new(about);
+        Surface(Arc::new(Inner { settings, logical, artifacts, sources, ways, about, lists }))
     }
 
     /// The names of the tools, none of which needs a prefix among a profile's other members.
@@ -107,9 +155,19 @@ impl Inner {
         Ok(self.logical.load(owner, handle).await?)
     }
 
-    /// Whether the profile admits, by now, every catalog that a plan is of.
-    fn admitted(&self, plan: &Plan) -> Result<(), Fault> {
-        forbidden(plan.catalogs.keys().filter(|api| !self.admits(api)).cloned().collect())
+    /// Whether the caller may, by now, call everything that a plan calls.
+    fn admitted(&self, caller: &Caller, plan: &Plan, operations: &BTreeSet<String>) -> Result<(), Fault> {
+        forbidden(plan.catalogs.keys().filter(|api| !self.admits(api)).cloned().collect())?;
+        self.may_call(caller, operations)
+    }
+
+    /// Whether the caller may, by now, call every one of these operations.
+    fn may_call(&self, caller: &Caller, operations: &BTreeSet<String>) -> Result<(), Fault> {
+        let refused = |named: &&String| {
+            let (api, operation) = named.split_once('.').unwrap_or((named.as_str(), ""));
+            !self.admits(api) || !(self.settings.admits.0)(&caller.access, api, operation)
+        };
+        forbidden(operations.iter().filter(refused).cloned().collect())
     }
 
     async fn tool(self: Arc<Self>, name: &str, call: &Call, tell: Option<runs::Notes>) -> Answer {
@@ -123,8 +181,12 @@ impl Inner {
                 Ok(ask) => answer::of(self.plan(call, ask, tell).await),
                 Err(fault) => answer::fault(&fault),
             },
-            _ => match given(call) {
+            tools::RUN => match given(call) {
                 Ok(ask) => answer::of(self.run(call, ask, tell).await),
+                Err(fault) => answer::fault(&fault),
+            },
+            _ => match given(call) {
+                Ok(ask) => answer::of(self.rows(&call.caller, ask, name == tools::PAGE).await),
                 Err(fault) => answer::fault(&fault),
             },
         }
@@ -176,7 +238,9 @@ fn forbidden(apis: Vec<String>) -> Result<(), Fault> {
 fn listing(kind: Kind) -> Listing {
     let items = match kind {
         Kind::Tool => tools::definitions(),
-        _ => Vec::new(),
+        Kind::Resource => resources::definitions(),
+        Kind::Template => resources::templates(),
+        Kind::Prompt => Vec::new(),
     };
     let items = items.iter().map(|item| {
         let body = Raw::of(item);
@@ -197,7 +261,9 @@ impl Backend for Surface {
         &self.0.settings.id
     }
 
-    fn about(&self, _: Arc<Caller>) -> BoxFuture<'static, Result<Arc<About>, CallFault>> {
+    fn about(&self, caller: Arc<Caller>) -> BoxFuture<'static, Result<Arc<About>, CallFault>> {
+        // A session begins with this, and so it is logged once for it.
+        self.0.way(&caller);
         ready(Ok(self.0.about.clone())).boxed()
     }
 
@@ -235,7 +301,14 @@ impl Backend for Surface {
                 Reply::Stream(stream::iter([Event::Note(agreed)]).chain(end).boxed())
             }
             Method::ResourcesRead => {
-                Reply::fault(Reason::UnknownResource(call.params.uri().unwrap_or_default().into()))
+                let inner = self.0.clone();
+                let read = async move {
+                    tokio::select! {
+                        reply = inner.resource(&call) => reply,
+                        () = call.cancel.cancelled() => Reply::fault(Reason::Cancelled),
+                    }
+                };
+                return read.boxed();
             }
             _ => Reply::fault(Reason::MethodNotFound),
         };

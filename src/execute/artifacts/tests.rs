@@ -95,7 +95,7 @@ async fn a_small_result_is_read_by_both_names_on_another_pod_and_lies_in_the_sto
     let world = World::new();
     let mine = owner("a", "me");
     let held = world.session(&mine).await;
-    let stored = world.artifacts().put(&held, &mine, &rows(30, 5)).await.unwrap();
+    let stored = world.artifacts().put(&held, &mine, &rows(30, 5), &BTreeSet::new()).await.unwrap();
     assert_eq!(stored.uri, format!("plasm://session/{}/r/1", held.handle));
     for name in [&stored.uri, &stored.canonical_uri] {
         let uri = Uri::parse(name).unwrap();
@@ -112,7 +112,7 @@ async fn a_large_result_lies_in_the_object_store_and_is_paged_whole_in_its_order
     let world = World::new();
     let mine = owner("a", "me");
     let held = world.session(&mine).await;
-    let stored = world.artifacts().put(&held, &mine, &rows(5_000, 200)).await.unwrap();
+    let stored = world.artifacts().put(&held, &mine, &rows(5_000, 200), &BTreeSet::new()).await.unwrap();
     assert_eq!(world.files(), 1);
     let (mut seen, mut offset) = (Vec::new(), 0);
     loop {
@@ -132,10 +132,13 @@ async fn what_is_too_large_or_has_no_place_is_refused_and_nothing_is_left() {
     let world = World::new();
     let mine = owner("a", "me");
     let held = world.session(&mine).await;
-    let large = world.artifacts().put(&held, &mine, &rows(17, 1 << 20)).await;
+    let large = world.artifacts().put(&held, &mine, &rows(17, 1 << 20), &BTreeSet::new()).await;
     assert!(matches!(large, Err(ArtifactError::TooLarge)));
     let without = Artifacts::new(Arc::clone(&world.store), None);
-    assert!(matches!(without.put(&held, &mine, &rows(2, SMALL)).await, Err(ArtifactError::NoObjects)));
+    assert!(matches!(
+        without.put(&held, &mine, &rows(2, SMALL), &BTreeSet::new()).await,
+        Err(ArtifactError::NoObjects)
+    ));
     assert_eq!(world.files(), 0);
     let none = world.artifacts().read(&held, &mine, &Which::Number(1), &Wanted::default()).await;
     assert!(matches!(none, Err(ArtifactError::Unknown)));
@@ -148,7 +151,7 @@ async fn a_foreign_caller_is_told_what_a_stranger_to_the_number_is() {
     let held = world.session(&mine).await;
     let other = world.session(&theirs).await;
     assert_ne!(held.handle, other.handle);
-    let stored = world.artifacts().put(&held, &mine, &rows(1, 1)).await.unwrap();
+    let stored = world.artifacts().put(&held, &mine, &rows(1, 1), &BTreeSet::new()).await.unwrap();
     let code = |read: Result<Rows, ArtifactError>| crate::execute::fault::Fault::from(read.unwrap_err());
     let wanted = Wanted::default();
     let artifacts = world.artifacts();
@@ -167,7 +170,7 @@ async fn rows_that_are_not_what_was_stored_are_not_given_out() {
     let world = World::new();
     let mine = owner("a", "me");
     let held = world.session(&mine).await;
-    let stored = world.artifacts().put(&held, &mine, &rows(5_000, 200)).await.unwrap();
+    let stored = world.artifacts().put(&held, &mine, &rows(5_000, 200), &BTreeSet::new()).await.unwrap();
     let name = {
         use futures_util::StreamExt as _;
         world.objects.list(None).next().await.unwrap().unwrap().location
@@ -191,7 +194,7 @@ async fn the_oldest_of_a_full_session_gives_way_and_no_number_comes_twice() {
     let held = world.session(&mine).await;
     let artifacts = world.artifacts();
     for n in 1..=5 {
-        let stored = artifacts.put(&held, &mine, &rows(15, 1 << 20)).await.unwrap();
+        let stored = artifacts.put(&held, &mine, &rows(15, 1 << 20), &BTreeSet::new()).await.unwrap();
         assert_eq!(stored.n, n);
     }
     assert_eq!(world.files(), 4);
@@ -207,7 +210,8 @@ async fn many_who_store_at_once_have_a_number_each() {
     let mine = owner("a", "me");
     let held = world.session(&mine).await;
     let one = rows(3, 3);
-    let puts = (0..8).map(|_| async { world.artifacts().put(&held, &mine, &one).await.unwrap().n });
+    let puts = (0..8)
+        .map(|_| async { world.artifacts().put(&held, &mine, &one, &BTreeSet::new()).await.unwrap().n });
     let mut numbers = futures_util::future::join_all(puts).await;
     numbers.sort_unstable();
     assert_eq!(numbers, (1..=8).collect::<Vec<_>>());
@@ -219,7 +223,7 @@ async fn objects_go_when_their_time_is_over_and_one_pod_sweeps_at_a_time() {
     let mine = owner("a", "me");
     let held = world.session(&mine).await;
     let artifacts = world.artifacts();
-    artifacts.put(&held, &mine, &rows(5_000, 200)).await.unwrap();
+    artifacts.put(&held, &mine, &rows(5_000, 200), &BTreeSet::new()).await.unwrap();
     let turn = std::time::Duration::from_secs(600);
     assert_eq!(artifacts.sweep(turn).await.unwrap(), Some(0));
     assert_eq!(world.artifacts().sweep(turn).await.unwrap(), None, "the turn is another's for a while");
@@ -234,7 +238,7 @@ async fn an_unknown_column_is_told_with_those_there_are() {
     let world = World::new();
     let mine = owner("a", "me");
     let held = world.session(&mine).await;
-    let stored = world.artifacts().put(&held, &mine, &rows(1, 1)).await.unwrap();
+    let stored = world.artifacts().put(&held, &mine, &rows(1, 1), &BTreeSet::new()).await.unwrap();
     let wanted = Wanted { columns: Some(vec!["name".into()]), ..Wanted::default() };
     let read = world.artifacts().read(&held, &mine, &Which::Number(stored.n), &wanted).await;
     assert!(read.unwrap_err().to_string().contains("id, note"));

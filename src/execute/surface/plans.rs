@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use super::{
     Inner,
     answer::{self, Answer},
-    runs::{Notes, Run},
+    runs::{Asked, Notes, Run},
 };
 use crate::{
     execute::{
@@ -19,7 +19,7 @@ use crate::{
         logical::{Held, Owner, Remembered},
         plan::{self, Plan, Verdict},
     },
-    mcp::Call,
+    mcp::{Call, Caller},
 };
 
 #[derive(Deserialize)]
@@ -46,9 +46,10 @@ impl Inner {
     pub(super) async fn plan(&self, call: &Call, ask: Ask, notes: Option<Notes>) -> Result<Answer, Fault> {
         let owner = self.owner(&call.caller);
         let held = self.session(&owner, &ask.logical_session_ref).await?;
-        let (plan, remembered) = self.planned(&held, &owner, &ask.program)?;
+        let (plan, remembered) = self.planned(&call.caller, &held, &owner, &ask.program)?;
         if ask.mode == Mode::Auto && plan.only_reads() && plan.verdict == Verdict::Ok {
-            return Ok(self.read(call, Run::new(held, plan, remembered, notes)).await);
+            let asked = Asked { held, owner, way: self.way(&call.caller), notes };
+            return Ok(self.read(call, Run::new(asked, plan, remembered)).await);
         }
         let run_ref = match plan.verdict {
             Verdict::Blocked => None,
@@ -59,9 +60,10 @@ impl Inner {
         Ok(dry_run(&plan, run_ref.as_deref(), ask.mode))
     }
 
-    /// The plan of a program, now, where the profile admits every catalog that it is of.
+    /// The plan of a program, now, where the caller may call everything that it calls.
     pub(super) fn planned(
         &self,
+        caller: &Caller,
         held: &Held,
         owner: &Owner,
         program: &str,
@@ -72,7 +74,7 @@ impl Inner {
         let now = Instant { seconds, nanos: since.subsec_nanos() };
         let typed = language::check(program, &held.scope).map_err(wrong)?;
         let plan = plan::plan(&typed, program, &held.scope, &held.catalogs, now).map_err(wrong)?;
-        self.admitted(&plan)?;
+        self.admitted(caller, &plan, &plan.operations(&held.catalogs))?;
         let remembered = Remembered::of(held, owner, program, now, &plan);
         Ok((plan, remembered))
     }

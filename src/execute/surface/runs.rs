@@ -1,25 +1,21 @@
 //! `plasm_run`: carries out what was planned, or a program that only reads. What writes is run once, to its end, whoever waits
 //! for it, and its outcome is recorded before it is told.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{FutureExt as _, Stream, StreamExt as _, future::BoxFuture, stream};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use tokio::{sync::mpsc, time::Instant};
 
-use super::{
-    Inner,
-    answer::{self, Answer},
-    table::{self, Room},
-};
+use super::{Inner, answer::Answer, ways::Way};
 use crate::{
     execute::{
         fault::Fault,
-        logical::{Begun, Held, Remembered, RunClaim},
+        logical::{Begun, Held, LogicalError, Owner, Remembered, RunClaim},
         plan::Plan,
-        run::{self, Cursor, Finished, Progress, RunSettings, Shown, Tell, WriteReport},
+        run::{self, Finished, Progress, RunSettings, Tell, WriteReport},
     },
     mcp::{Call, Caller, Event, Note, Outcome},
     wire::{Method, Raw},
@@ -40,17 +36,38 @@ pub(super) struct Ask {
     program: Option<String>,
 }
 
+/// What is recorded of a run that writes.
+#[derive(Serialize, Deserialize)]
+struct Recorded<A, O> {
+    answer: A,
+    operations: O,
+}
+
 /// What is to be run.
 pub(super) struct Run {
-    held: Arc<Held>,
-    plan: Arc<Plan>,
-    remembered: Remembered,
+    pub(super) held: Arc<Held>,
+    pub(super) owner: Owner,
+    pub(super) plan: Arc<Plan>,
+    pub(super) remembered: Remembered,
+    /// What it may call, as its results are kept with.
+    pub(super) operations: BTreeSet<String>,
+    pub(super) way: Way,
     notes: Option<Notes>,
 }
 
+/// For whom and how something is run.
+pub(super) struct Asked {
+    pub(super) held: Arc<Held>,
+    pub(super) owner: Owner,
+    pub(super) way: Way,
+    pub(super) notes: Option<Notes>,
+}
+
 impl Run {
-    pub(super) fn new(held: Arc<Held>, plan: Plan, remembered: Remembered, notes: Option<Notes>) -> Run {
-        Run { held, plan: Arc::new(plan), remembered, notes }
+    pub(super) fn new(asked: Asked, plan: Plan, remembered: Remembered) -> Run {
+        let Asked { held, owner, way, notes } = asked;
+        let operations = plan.operations(&held.catalogs);
+        Run { held, owner, plan: Arc::new(plan), remembered, operations, way, notes }
     }
 }
 
@@ -108,23 +125,26 @@ impl Inner {
     ) -> Result<Answer, Fault> {
         let owner = self.owner(&call.caller);
         let held = self.session(&owner, &ask.logical_session_ref).await?;
+        let way = self.way(&call.caller);
+        let asked = Asked { held: Arc::clone(&held), owner: owner.clone(), way, notes };
         match (ask.run_ref, ask.program) {
             (Some(run_ref), None) => match self.logical.begin_run(&held, &owner, &run_ref).await? {
-                Begun::Done(outcome) => Ok(outcome),
+                Begun::Done(outcome) => self.again(&call.caller, outcome),
                 Begun::Reads(plan, remembered) => {
-                    self.admitted(&plan)?;
-                    Ok(self.read(call, Run::new(held, *plan, *remembered, notes)).await)
+                    self.admitted(&call.caller, &plan, &plan.operations(&held.catalogs))?;
+                    Ok(self.read(call, Run::new(asked, *plan, *remembered)).await)
                 }
                 Begun::Writes(plan, remembered, claim) => {
-                    if let Err(fault) = self.admitted(&plan) {
+                    let operations = plan.operations(&held.catalogs);
+                    if let Err(fault) = self.admitted(&call.caller, &plan, &operations) {
                         claim.release().await?;
                         return Err(fault);
                     }
-                    self.write(call, Run::new(held, *plan, *remembered, notes), claim).await
+                    self.write(call, Run::new(asked, *plan, *remembered), claim).await
                 }
             },
             (None, Some(program)) => {
-                let (plan, remembered) = self.planned(&held, &owner, &program)?;
+                let (plan, remembered) = self.planned(&call.caller, &held, &owner, &program)?;
                 if !plan.only_reads() {
                     return Err(Fault::new(
                         "run_ref_needed",
@@ -132,7 +152,7 @@ impl Inner {
                         "plan it with plasm, and run its run_ref",
                     ));
                 }
-                Ok(self.read(call, Run::new(held, plan, remembered, notes)).await)
+                Ok(self.read(call, Run::new(asked, plan, remembered)).await)
             }
             _ => Err(Fault::new(
                 "bad_arguments",
@@ -162,7 +182,9 @@ impl Inner {
             let answer = self.told(&run, &name, finished).await;
             let recorded = match untouched {
                 true => claim.release().await,
-                false => claim.finish(&answer).await,
+                false => {
+                    claim.finish(&json!(Recorded { answer: &answer, operations: &run.operations })).await
+                }
             };
             if let Err(why) = recorded {
                 tracing::warn!(run = &*name, %why, "what became of a run is not recorded");
@@ -173,6 +195,14 @@ impl Inner {
             let hint = "read what is there; plan again only what is missing";
             Fault::new("outcome_unknown", "the run broke off: what was written is not known", hint)
         })
+    }
+
+    /// What was recorded of a run, for one who may still call all that it called.
+    fn again(&self, caller: &Caller, outcome: Json) -> Result<Answer, Fault> {
+        let recorded: Recorded<Answer, BTreeSet<String>> =
+            serde_json::from_value(outcome).map_err(|_| LogicalError::OutcomeUnknown)?;
+        self.may_call(caller, &recorded.operations)?;
+        Ok(recorded.answer)
     }
 
     async fn carried_out(&self, run: &Run, caller: Arc<Caller>, mut settings: RunSettings) -> Finished {
@@ -188,107 +218,11 @@ impl Inner {
         let left = call.deadline.saturating_duration_since(Instant::now());
         left.saturating_sub(MARGIN).min(self.settings.run)
     }
-
-    /// A reference to where a read goes on. Where none can be kept, the answer is given without.
-    async fn kept(&self, run: &Run, from: Option<Cursor>) -> Option<String> {
-        let page = self.logical.page(&run.held, &run.remembered, from?).await;
-        let page = page.inspect_err(|why| tracing::warn!(%why, "a place to go on from is not kept"));
-        page.ok().map(|page| page.to_string())
-    }
-
-    /// What a run came to, for its caller.
-    async fn told(&self, run: &Run, name: &str, finished: Finished) -> Answer {
-        let Finished { roots, rest, writes, failed, warnings, requests } = finished;
-        let (mut text, mut room) = (String::new(), Room::default());
-        let (mut structured, mut steps, mut paging) = (Vec::new(), Vec::new(), Vec::new());
-        let mut omitted = 0;
-        for root in roots {
-            let next = self.kept(run, root.next.clone()).await;
-            let shown = table::inline(&root, &mut room);
-            text += &shown.text;
-            if let Some(next) = &next {
-                text += &format!("more of {}: plasm_run with run_ref {next}\n", root.label);
-            }
-            omitted += shown.omitted;
-            let mut facts = json!({"label": root.label, "rows": shown.rows, "coverage": root.coverage});
-            match &root.result {
-                Shown::Rows { columns, .. } => {
-                    facts["columns"] = json!(columns);
-                    facts["values"] = json!(shown.values);
-                }
-                Shown::Text(_) => facts["text"] = json!(shown.text),
-            }
-            if let Some(next) = &next {
-                facts["next_run_ref"] = json!(next);
-            }
-            paging.push(json!({"has_more": next.is_some(), "count": shown.rows, "next_run_ref": next}));
-            steps.push(json!({"run_id": name, "expr_preview": self.preview(run, root.node), "lossy_fields": root.lossy}));
-            structured.push(facts);
-        }
-        for report in &writes {
-            text += &written(report);
-        }
-        let rest = self.kept(run, rest).await;
-        if let Some(rest) = &rest {
-            text += &format!("Not finished in time; go on with plasm_run, run_ref {rest}\n");
-        }
-        for warning in &warnings {
-            text += &format!("warning: {warning}\n");
-        }
-        let mut facts = json!({"run_id": name, "roots": structured, "requests": requests});
-        for (key, value) in [("writes", json!(writes)), ("warnings", json!(warnings))] {
-            if value.as_array().is_some_and(|values| !values.is_empty()) {
-                facts[key] = value;
-            }
-        }
-        if let Some(rest) = rest {
-            facts["continue_run_ref"] = json!(rest);
-        }
-        if let Some(failure) = &failed {
-            facts["error"] = json!(failure.fault);
-            text += &answer::worded(&failure.fault);
-            text.push('\n');
-        }
-        let meta = json!({"steps": steps, "omitted_from_summary": omitted, "paging": paging});
-        let mut answer = answer::said(&text, facts, Some(meta));
-        if failed.is_some() {
-            answer["isError"] = json!(true);
-        }
-        answer
-    }
-
-    /// The part of the program that a step is of, shortened.
-    fn preview(&self, run: &Run, node: usize) -> Json {
-        let span = run.plan.nodes.get(node).map(|node| node.span);
-        let text = span.map(|span| span.text(&run.remembered.program)).unwrap_or_default();
-        Json::String(text.chars().take(120).collect())
-    }
 }
 
 /// Whether it is certain that nothing of it was written.
 fn untouched(report: &WriteReport) -> bool {
     report.done.is_empty() && report.failed.is_none()
-}
-
-fn written(report: &WriteReport) -> String {
-    let WriteReport { api, entity, method, done, failed, pending, waits, .. } = report;
-    let mut text = format!("{api}::{entity}.{method}: {} done", done.len());
-    let known: Vec<String> = done.iter().filter(|one| !one.is_null()).take(25).map(Json::to_string).collect();
-    if !known.is_empty() {
-        text += &format!(" ({})", known.join(", "));
-    }
-    if let Some(failed) = failed {
-        let doubt = if failed.uncertain { ", which may have been carried out all the same" } else { "" };
-        text += &format!("; failed at {}{doubt}: {}", failed.row, failed.message);
-    }
-    if !pending.is_empty() {
-        text += &format!("; {} not begun", pending.len());
-    }
-    if *waits {
-        text += "; not begun";
-    }
-    text.push('\n');
-    text
 }
 
 /// Names a run that nothing is recorded of.

@@ -2,11 +2,19 @@
 
 use serde_json::{Value as Json, json};
 
+use crate::execute::{
+    app::{PLAN_REVIEW, Page, RUN_EXPLORER},
+    artifacts::MOST_ROWS,
+};
+
 pub(super) const DISCOVER: &str = "discover_capabilities";
 pub(super) const CONTEXT: &str = "plasm_context";
 pub(super) const PLAN: &str = "plasm";
 pub(super) const RUN: &str = "plasm_run";
-pub(super) const NAMES: [&str; 4] = [DISCOVER, CONTEXT, PLAN, RUN];
+pub(super) const READ: &str = "plasm_read_run_artifact";
+/// For the run explorer alone.
+pub(super) const PAGE: &str = "plasm_ui_read_run";
+pub(super) const NAMES: [&str; 6] = [DISCOVER, CONTEXT, PLAN, RUN, READ, PAGE];
 
 pub(super) const INSTRUCTIONS: &str = "\
 Typed access to many APIs through small programs.
@@ -16,6 +24,7 @@ that is legal, with symbols e1, r1, m1. Use nothing that the table does not show
 3. plasm plans a program: one statement a line, `name = …` binds, the last line is what comes back. Text stands in double quotes. \
 It shows what is read, every write, and a verdict, and gives a run_ref.
 4. plasm_run carries out a run_ref, once if it writes. A program that only reads can be run at once: plasm with mode \"auto\".
+5. plasm_read_run_artifact reads what of a result was not shown, by its artifact_uri; or read that URI as a resource.
 Errors name the place, a hint and often the corrected program: use it as it stands.";
 
 /// What a tool does to the world.
@@ -56,6 +65,50 @@ fn program() -> Json {
     json!({"type": "string", "description": "Statements, one a line; the last is what comes back."})
 }
 
+/// The page that hosts show beside a tool's results, under both its keys: the second one is of older hosts.
+fn page(page: Page, visibility: &[&str]) -> Json {
+    json!({"ui": {"resourceUri": page.uri, "visibility": visibility}, "ui/resourceUri": page.uri})
+}
+
+/// Which rows of a stored result.
+fn stored(mut members: Json) -> Json {
+    members["logical_session_ref"] = session();
+    members["artifact_uri"] = json!({"type": "string", "description": "Of a result: plasm://…"});
+    members["run_id"] =
+        json!({"type": "string", "description": "Of a result, in place of its artifact_uri."});
+    members["offset"] = json!({"type": "integer", "minimum": 0, "default": 0});
+    members["limit"] = json!({"type": "integer", "minimum": 1, "maximum": MOST_ROWS});
+    json!({
+        "type": "object",
+        "properties": members,
+        "required": ["logical_session_ref"],
+        "additionalProperties": false,
+    })
+}
+
+fn columns() -> Json {
+    json!({"type": "array", "items": {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "type": {"type": "string"}},
+        "required": ["name", "type"],
+    }})
+}
+
+/// Rows of a stored result.
+fn rows() -> Json {
+    output(json!({
+        "run_id": {"type": "string"},
+        "artifact_uri": {"type": "string"},
+        "label": {"type": "string"},
+        "columns": columns(),
+        "rows": {"type": "array", "items": {"type": "array"}},
+        "offset": {"type": "integer"},
+        "total": {"type": "integer"},
+        "next_offset": {"type": ["integer", "null"], "description": "Where the next page begins; null: this is the last."},
+        "coverage": {"enum": ["complete", "partial", "unknown"]},
+    }))
+}
+
 /// The results of a run.
 fn ran() -> Json {
     json!({
@@ -65,17 +118,17 @@ fn ran() -> Json {
             "properties": {
                 "label": {"type": "string"},
                 "rows": {"type": "integer", "description": "How many rows there are; values holds those that are shown."},
-                "columns": {"type": "array", "items": {
-                    "type": "object",
-                    "properties": {"name": {"type": "string"}, "type": {"type": "string"}},
-                    "required": ["name", "type"],
-                }},
+                "run_id": {"type": "string"},
+                "artifact_uri": {"type": "string", "description": "Where all of it is stored."},
+                "not_stored": {"type": "object", "description": "Why it is not stored."},
+                "lossy_fields": {"type": "array", "items": {"type": "string"}},
+                "columns": columns(),
                 "values": {"type": "array", "items": {"type": "array"}},
                 "text": {"type": "string"},
                 "coverage": {"enum": ["complete", "partial", "unknown"]},
                 "next_run_ref": {"type": "string"},
             },
-            "required": ["label", "rows", "coverage"],
+            "required": ["label", "rows", "coverage", "run_id"],
         }},
         "requests": {"type": "integer"},
         "writes": {"type": "array", "items": {"type": "object"}},
@@ -178,6 +231,7 @@ pub(super) fn definitions() -> Vec<Json> {
             },
             "outputSchema": output(planned()),
             "annotations": annotations("Plan a program", true, false, true, true),
+            "_meta": page(PLAN_REVIEW, &["model", "app"]),
         }),
         json!({
             "name": RUN,
@@ -195,6 +249,26 @@ pub(super) fn definitions() -> Vec<Json> {
             },
             "outputSchema": output(ran()),
             "annotations": annotations("Run a plan", false, true, true, true),
+            "_meta": page(RUN_EXPLORER, &["model", "app"]),
+        }),
+        json!({
+            "name": READ,
+            "title": "Read a stored result",
+            "description": "Rows of a result that was too large to show, by its artifact_uri or run_id: with the columns that you need, page by page.",
+            "inputSchema": stored(json!({
+                "columns": {"type": "array", "items": {"type": "string"}, "minItems": 1, "description": "These alone, in this order."},
+            })),
+            "outputSchema": rows(),
+            "annotations": annotations("Read a stored result", true, false, true, false),
+        }),
+        json!({
+            "name": PAGE,
+            "title": "Page a stored result",
+            "description": "Rows for the run explorer.",
+            "inputSchema": stored(json!({})),
+            "outputSchema": rows(),
+            "annotations": annotations("Page a stored result", true, false, true, false),
+            "_meta": {"ui": {"visibility": ["app"]}},
         }),
     ]
 }

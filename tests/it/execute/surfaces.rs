@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use plasm_mcp::execute::artifacts::Artifacts;
 use plasm_mcp::execute::catalog::{Catalogs, load_folder};
 use plasm_mcp::execute::logical::{self, Logical};
 use plasm_mcp::execute::sources::{Ask, Page, PageRef, SourceError, Sources};
@@ -18,7 +19,7 @@ use plasm_mcp::mcp::{
     Access, Backend as _, Call, Caller, Cancel, Client, Outcome, Principal, Session, SessionId, StoreAway,
     UpstreamId,
 };
-use plasm_mcp::store::PodId;
+use plasm_mcp::store::{PodId, Store};
 use plasm_mcp::wire::params::Params;
 use plasm_mcp::wire::{Method, Raw, Version};
 use serde_json::{Value as Json, json};
@@ -129,11 +130,12 @@ impl Pod {
             let settings = plasm_mcp::store::redis::Settings::new(url.into());
             plasm_mcp::store::redis::Redis::connect(settings).await
         });
-        let store = Arc::new(store.await.expect("it ends").expect("the server serves"));
+        let store: Arc<dyn Store> = Arc::new(store.await.expect("it ends").expect("the server serves"));
+        let artifacts = Artifacts::new(Arc::clone(&store), None);
         let settings = logical::Settings { lease: LEASE, ..logical::Settings::default() };
         let logical = Logical::new(PodId::random(), store, served, settings);
         let settings = Settings { shared, ..Settings::new(UpstreamId::new("plasm").expect("an id")) };
-        let surface = Surface::new(logical.clone(), Arc::new(Reach(world.clone())), settings);
+        let surface = Surface::new(logical.clone(), artifacts, Arc::new(Reach(world.clone())), settings);
         Pod { surface, logical, runtime: Some(runtime) }
     }
 
