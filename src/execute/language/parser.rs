@@ -21,6 +21,8 @@ type Parsed<T> = Result<T, Fault>;
 
 /// Deepest nesting of values and predicates.
 const DEEPEST: usize = 64;
+/// Most results of one program: each is a table of the reply, and is stored.
+const MOST_ROOTS: usize = 64;
 
 /// The tree of a program, or the first error of its tokens, then of its tree.
 pub fn parse(source: &str) -> Result<Program, Box<ProgramError>> {
@@ -145,6 +147,10 @@ impl Parser<'_> {
         }
         let mut roots = vec![self.rhs()?];
         while self.take(",").is_some() {
+            if roots.len() == MOST_ROOTS {
+                let message = format!("a program returns at most {MOST_ROOTS} results");
+                return Err(self.fault(Code::Syntax, self.span(), message, "run it in parts"));
+            }
             roots.push(self.rhs()?);
         }
         if self.is("=") {

@@ -2,7 +2,7 @@
 //! before it in the program has ended well.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -87,57 +87,61 @@ impl Engine {
         let mut states: Vec<State> = self.plan.nodes.iter().map(|_| State::Waits).collect();
         let mut running = FuturesUnordered::new();
         let mut claimed = false;
+        let followers = self.followers();
+        let mut writes: VecDeque<usize> =
+            self.wanted.iter().copied().filter(|id| self.plan.nodes[*id].effect.is_some()).collect();
+        // What has not ended well.
+        let mut open = self.wanted.clone();
+        // What may be ready. A step is looked at again only when one that it waits for has ended: a program has thousands.
+        let mut look: VecDeque<usize> = self.wanted.iter().copied().collect();
         loop {
-            for node in self.plan.nodes.iter().filter(|node| self.wanted.contains(&node.id)) {
-                if !matches!(states[node.id], State::Waits) {
+            while let Some(id) = look.pop_front() {
+                let node = &self.plan.nodes[id];
+                if !matches!(states[id], State::Waits) {
                     continue;
                 }
-                match self.ready(node, &states) {
+                match ready(node, &states, &open) {
                     Ready::Now => {
                         let inputs = inputs(node, &states);
                         // The claim is confirmed before the first write, and holds for all.
                         let claim = node.effect.is_some() && !claimed;
                         claimed |= claim;
-                        states[node.id] = State::Runs;
+                        states[id] = State::Runs;
                         running.push(self.step(node, inputs, claim));
                     }
                     Ready::Later => {}
                     Ready::Never { late } => {
-                        states[node.id] = if late { State::Late } else { State::Failed(None) }
+                        states[id] = if late { State::Late } else { State::Failed(None) };
+                        look.extend(&followers[id]);
+                        look.extend(next_write(&mut writes, &states));
                     }
                 }
             }
             let Some((id, ran)) = running.next().await else { break };
             self.asks.step();
             states[id] = match ran {
-                Ok(output) => State::Done(Arc::new(output)),
+                Ok(output) => {
+                    open.remove(&id);
+                    State::Done(Arc::new(output))
+                }
                 Err(Stop::Late) => State::Late,
                 Err(Stop::Failed(fault)) => State::Failed(Some(fault)),
             };
+            look.extend(&followers[id]);
+            look.extend(next_write(&mut writes, &states));
         }
         drop(running);
         self.finish(states)
     }
 
-    fn ready(&self, node: &Node, states: &[State]) -> Ready {
-        let mut late = false;
-        let mut waits = false;
-        let needs = node.inputs.iter().chain(&node.after).copied();
-        // What a program says before a write is done before it, and has gone well.
-        let before = self.wanted.iter().copied().take_while(|id| node.effect.is_some() && *id < node.id);
-        for needed in needs.chain(before) {
-            match &states[needed] {
-                State::Done(_) => {}
-                State::Failed(_) => return Ready::Never { late: false },
-                State::Late => late = true,
-                State::Waits | State::Runs => waits = true,
-            }
+    /// The steps that take what a step gives, or come after it, by its id.
+    fn followers(&self) -> Vec<Vec<usize>> {
+        let mut followers = vec![Vec::new(); self.plan.nodes.len()];
+        for id in &self.wanted {
+            let node = &self.plan.nodes[*id];
+            node.inputs.iter().chain(&node.after).for_each(|needed| followers[*needed].push(*id));
         }
-        match (late, waits) {
-            (true, _) => Ready::Never { late: true },
-            (_, true) => Ready::Later,
-            _ => Ready::Now,
-        }
+        followers
     }
 
     async fn step(&self, node: &Node, inputs: Inputs, claim: bool) -> (usize, Ran<Output>) {
@@ -290,6 +294,34 @@ enum Ready {
     Now,
     Later,
     Never { late: bool },
+}
+
+/// Whether a step can begin; `open`: the steps that have not ended well.
+fn ready(node: &Node, states: &[State], open: &BTreeSet<usize>) -> Ready {
+    let mut late = false;
+    let mut waits = false;
+    let needs = node.inputs.iter().chain(&node.after).copied();
+    // What a program says before a write is done before it, and has gone well: the first that is not says enough.
+    let before = open.range(..node.id).next().copied().filter(|_| node.effect.is_some());
+    for needed in needs.chain(before) {
+        match &states[needed] {
+            State::Done(_) => {}
+            State::Failed(_) => return Ready::Never { late: false },
+            State::Late => late = true,
+            State::Waits | State::Runs => waits = true,
+        }
+    }
+    match (late, waits) {
+        (true, _) => Ready::Never { late: true },
+        (_, true) => Ready::Later,
+        _ => Ready::Now,
+    }
+}
+
+/// The first write that waits: those after it wait for it.
+fn next_write(writes: &mut VecDeque<usize>, states: &[State]) -> Option<usize> {
+    while writes.pop_front_if(|id| !matches!(states[*id], State::Waits)).is_some() {}
+    writes.front().copied()
 }
 
 fn inputs(node: &Node, states: &[State]) -> Inputs {

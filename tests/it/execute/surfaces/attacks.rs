@@ -51,7 +51,7 @@ fn programs(bytes: usize) -> Vec<(&'static str, String)> {
         all("stages", rows, "|limit(1)", ""),
         all("sorts", rows, "|sort(score)", ""),
         all("hops", "Issue(\"i\")", ".parent_project.issues", ""),
-        all("roots", "a = Project(\"p\")\n", "a,", "a"),
+        all("roots", "a = Project(\"p\")\n", "a , ", "a"),
         all("not", &in_filter, "not ", "score > 1)"),
         all("minus", &format!("{rows} | limit("), "-", "1)"),
         all("digits", &format!("{rows} | limit("), "9", ")"),
@@ -87,7 +87,7 @@ fn programs(bytes: usize) -> Vec<(&'static str, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_and_deep_programs_are_judged_in_time() {
+async fn large_and_deep_programs_are_judged_and_run_in_time() {
     let (redis, world) = (Server::start(&[]), World::open());
     let pod = Pod::start(&redis, &world).await;
     let ann = ann();
@@ -97,11 +97,19 @@ async fn large_and_deep_programs_are_judged_in_time() {
         let told = attacked(&pod, &ann, "plasm", what, at(&program)).await;
         assert_eq!(code(&told), "syntax", "a program has 64 KiB at most");
     }
+    let mut good = Vec::new();
     for (what, program) in programs(64 << 10) {
         let told = attacked(&pod, &ann, "plasm", what, at(&program)).await;
         assert!(told.to_string().len() < 4 << 20, "{what} is answered at length");
+        if code(&told) == "none" {
+            good.push((what, program));
+        }
     }
     assert_eq!(world.asks(), 0, "no source was asked");
+    for (what, program) in good {
+        let told = attacked(&pod, &ann, "plasm_run", what, at(&program)).await;
+        assert!(told.to_string().len() < 1 << 20, "{what} is answered at length");
+    }
     assert_eq!(world.writes(), 0);
     assert_eq!(code(&pod.ask(&ann, "plasm", at(LIST)).await), "none");
 }
