@@ -34,6 +34,7 @@ mod plans;
 mod resources;
 mod results;
 mod runs;
+mod shown;
 mod stored;
 mod table;
 mod tools;
@@ -45,14 +46,14 @@ use answer::Answer;
 const TTL_MS: u64 = 60_000;
 
 /// Who may call which operation of which catalog (its id, and the operation's): what policy says, asked at each plan, run and
-/// read of a result.
+/// read of a result. What one may not call they are not shown either.
 #[derive(Clone)]
 pub struct Admits(Arc<Judge>);
 
-type Judge = dyn Fn(&Access, &str, &str) -> bool + Send + Sync;
+type Judge = dyn Fn(&Arc<Access>, &str, &str) -> bool + Send + Sync;
 
 impl Admits {
-    pub fn by(judge: impl Fn(&Access, &str, &str) -> bool + Send + Sync + 'static) -> Admits {
+    pub fn by(judge: impl Fn(&Arc<Access>, &str, &str) -> bool + Send + Sync + 'static) -> Admits {
         Admits(Arc::new(judge))
     }
 }
@@ -172,7 +173,7 @@ impl Inner {
 
     async fn tool(self: Arc<Self>, name: &str, call: &Call, tell: Option<runs::Notes>) -> Answer {
         match name {
-            tools::DISCOVER => answer::of(given(call).map(|ask| self.discover(&ask))),
+            tools::DISCOVER => answer::of(given(call).map(|ask| self.discover(&call.caller, &ask))),
             tools::CONTEXT => match given(call) {
                 Ok(ask) => answer::of(self.context(&call.caller, ask).await),
                 Err(fault) => answer::fault(&fault),

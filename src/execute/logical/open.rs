@@ -47,6 +47,8 @@ pub struct Opened {
     pub added: Vec<Added>,
     /// Those of the seeds that it knew, with their symbols.
     pub known: Vec<Added>,
+    /// What it had been taught before.
+    pub before: Ledger,
     pub continuity: Continuity,
 }
 
@@ -245,7 +247,7 @@ impl Logical {
             if wave.scope.ledger == before {
                 let known = known(&before, seeds);
                 let (table, added) = (String::new(), Vec::new());
-                return Ok(Opened { held, table, added, known, continuity: Continuity::SAME });
+                return Ok(Opened { held, table, added, known, before, continuity: Continuity::SAME });
             }
             let mut head = held.head.clone();
             head.revision += 1;
@@ -298,7 +300,7 @@ impl Logical {
         let known = known(before, seeds);
         let held = Arc::new(Held::of(handle.clone(), head, ledger, rev, &self.shelf)?);
         self.held.insert((handle.clone(), rev), Arc::clone(&held));
-        Ok(Opened { held, table: wave.table, added, known, continuity })
+        Ok(Opened { held, table: wave.table, added, known, before: before.clone(), continuity })
     }
 }
 

@@ -1,5 +1,7 @@
 //! `plasm_context`: opens a session over entities, and teaches them.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::json;
 
@@ -7,12 +9,15 @@ use super::{
     Inner,
     answer::{self, Answer},
     forbidden,
+    shown::{self, is_idle},
 };
 use crate::{
     execute::{
+        catalog::{Catalogs, Loaded},
         fault::Fault,
-        logical::{Open, Opened},
-        symbols::Seed,
+        logical::{LogicalError, Open, Opened},
+        symbols::{Scope, Seed},
+        teaching,
     },
     mcp::Caller,
 };
@@ -31,9 +36,13 @@ pub(super) struct Ask {
 impl Inner {
     pub(super) async fn context(&self, caller: &Caller, ask: Ask) -> Result<Answer, Fault> {
         let served = self.logical.catalogs();
-        let mut not_admitted: Vec<String> = (ask.seeds.iter().map(|seed| &seed.api))
-            .filter(|api| served.get(api).is_some() && !self.admits(api))
-            .cloned()
+        let shown = self.shown(caller, &served);
+        let idle = |catalogs: &Catalogs, seed: &Seed| {
+            catalogs.get(&seed.api).is_none_or(|loaded| is_idle(&loaded.catalog, &seed.entity))
+        };
+        let mut not_admitted: Vec<String> = (ask.seeds.iter())
+            .filter(|seed| !idle(&served, seed) && idle(&shown, seed))
+            .map(|seed| seed.api.clone())
             .collect();
         not_admitted.sort();
         not_admitted.dedup();
@@ -45,7 +54,19 @@ impl Inner {
             given: ask.logical_session_ref.as_deref(),
             fresh: ask.fresh,
         };
-        let Opened { held, table, added, known, continuity } = self.logical.open(&owner, open).await?;
+        let Opened { held, mut table, mut added, known, before, continuity } =
+            self.logical.open(&owner, open).await?;
+        let mut shown = self.shown(caller, &held.catalogs);
+        // What is no longer admitted was taught before, and is refused where it is used.
+        for (_, one) in held.catalogs.iter() {
+            shown.add(one.clone());
+        }
+        if shown.iter().any(|(api, one)| !held.catalogs.get(api).is_some_and(|all| is_same(all, one))) {
+            // They are taught what they may call.
+            let scope = Scope::new(held.scope.ledger.clone(), &shown).map_err(LogicalError::from)?;
+            table = teaching::table(&scope, &before).map_err(LogicalError::from)?;
+            added.retain(|one| shown::has(&shown, &one.name));
+        }
         let mut text = format!("{}\n", held.handle);
         if continuity.discard_cached_plasm_symbols {
             text += "This is a new session: forget every symbol (e…, r…, m…) of earlier replies.\n";
@@ -74,4 +95,8 @@ impl Inner {
         });
         Ok(answer::said(&text, structured, Some(meta)))
     }
+}
+
+fn is_same(one: &Loaded, other: &Loaded) -> bool {
+    Arc::ptr_eq(&one.catalog, &other.catalog)
 }

@@ -9,10 +9,14 @@ use serde_json::json;
 use super::{
     Inner,
     answer::{self, Answer},
+    shown::is_idle,
 };
-use crate::execute::{
-    catalog::{Catalog, Catalogs, Entity},
-    fault::Fault,
+use crate::{
+    execute::{
+        catalog::{Catalog, Catalogs, Entity},
+        fault::Fault,
+    },
+    mcp::Caller,
 };
 
 /// Most rows of an answer.
@@ -49,7 +53,7 @@ struct Document<'a> {
 }
 
 impl Inner {
-    pub(super) fn discover(&self, ask: &Ask) -> Answer {
+    pub(super) fn discover(&self, caller: &Caller, ask: &Ask) -> Answer {
         let queries = match &ask.query {
             Query::One(query) => vec![query.clone()],
             Query::Many(queries) => queries.clone(),
@@ -61,8 +65,8 @@ impl Inner {
                 "say in a sentence what is to be done",
             ));
         }
-        let catalogs = self.logical.catalogs();
-        let found = ranked(&queries, &catalogs, &|api| self.admits(api));
+        let catalogs = self.shown(caller, &self.logical.catalogs());
+        let found = ranked(&queries, &catalogs);
         let mut text = "```tsv\napi\tentity\tdescription\n".to_owned();
         for one in &found {
             text += &row(one);
@@ -81,7 +85,7 @@ impl Inner {
             );
         }
         if found.is_empty() {
-            let all = catalogs.iter().map(|(api, _)| api).filter(|api| self.admits(api));
+            let all = catalogs.iter().map(|(api, _)| api);
             text += &format!("Nothing fits. Catalogs: {}.\n", all.collect::<Vec<_>>().join(", "));
         } else {
             text += "Open the ones you need with plasm_context.\n";
@@ -104,15 +108,12 @@ fn row(one: &Document<'_>) -> String {
 }
 
 /// The entities that share a word with the queries, the best first.
-fn ranked<'a>(
-    queries: &[String],
-    catalogs: &'a Catalogs,
-    admits: &dyn Fn(&str) -> bool,
-) -> Vec<Document<'a>> {
-    let documents: Vec<Document<'a>> = (catalogs.iter().filter(|(api, _)| admits(api)))
+fn ranked<'a>(queries: &[String], catalogs: &'a Catalogs) -> Vec<Document<'a>> {
+    let documents: Vec<Document<'a>> = (catalogs.iter())
         .flat_map(|(api, loaded)| {
             let catalog = &*loaded.catalog;
-            catalog.entities.iter().map(move |(name, entity)| document(api, catalog, name, entity))
+            let entities = catalog.entities.iter().filter(|(name, _)| !is_idle(catalog, name));
+            entities.map(move |(name, entity)| document(api, catalog, name, entity))
         })
         .collect();
     let mean = documents.iter().map(|one| one.length).sum::<f64>() / (documents.len().max(1) as f64);
@@ -163,13 +164,17 @@ fn document<'a>(api: &'a str, catalog: &'a Catalog, name: &'a str, entity: &'a E
         add(operation.name.as_deref().unwrap_or(id), 1.0);
         add(operation.about.as_deref().unwrap_or_default(), 1.0);
     }
-    let description = match &entity.about {
-        Some(about) => about.clone(),
-        None => {
-            let fields: Vec<&str> = entity.fields.iter().map(|(name, _)| name).take(8).collect();
-            format!("{}: {}", catalog.title, fields.join(", "))
-        }
+    let mut description = entity.about.clone().unwrap_or_else(|| catalog.title.clone());
+    // What has no fields is known by what it does.
+    let methods = catalog.methods(name).map(|(method, _, _)| method);
+    let members: Vec<&str> = match (&entity.about, entity.fields.is_empty()) {
+        (_, true) => methods.collect(),
+        (None, false) => entity.fields.keys().take(8).collect(),
+        (Some(_), false) => Vec::new(),
     };
+    if !members.is_empty() {
+        description = format!("{}: {}", description.trim_end_matches('.'), members.join(", "));
+    }
     let length = counted.values().sum();
     Document { api, entity: name, description, words: counted, length }
 }

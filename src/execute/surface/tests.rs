@@ -2,6 +2,7 @@
 
 mod errors;
 mod shapes;
+mod shown;
 mod stored;
 
 use std::{
