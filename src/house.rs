@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod catalogs;
+mod documents;
 mod internal;
 mod limits;
 mod links;
@@ -17,6 +18,7 @@ pub mod watching;
 
 pub use artifacts::{access, artifacts};
 pub use catalogs::{Served, Shelf};
+pub use documents::{DocumentError, document};
 pub use links::Links;
 pub use login::Login;
 pub use upstreams::link;

@@ -7,10 +7,13 @@ use super::catalog::{self, CatalogError, Loaded};
 
 mod mcp;
 mod named;
+mod openapi;
+mod parts;
 mod schema;
 mod sheet;
 
 pub use mcp::{Server, of_tools};
+pub use openapi::{Api, LARGEST, OpenApiError, of_openapi};
 use sheet::Sheet;
 
 /// A catalog that was drafted.
@@ -23,9 +26,10 @@ pub struct Draft {
     pub notes: Vec<String>,
 }
 
-/// Writes the file and reads it again as any other.
-fn finish(sheet: &Sheet, notes: Vec<String>) -> Result<Draft, CatalogError> {
-    let yaml = sheet.yaml();
+/// Writes the file, with these lines of comment before it, and reads it again as any other.
+fn finish(head: &[String], sheet: &Sheet, notes: Vec<String>) -> Result<Draft, CatalogError> {
+    let mut yaml: String = head.iter().map(|line| format!("# {line}\n")).collect();
+    yaml += &sheet.yaml();
     let loaded = catalog::read(&yaml, Path::new("draft"))?;
     Ok(Draft { loaded, yaml, notes })
 }

@@ -4,16 +4,14 @@
 use serde_json::Value as Json;
 
 use super::{
-    Draft, finish,
+    Draft,
     named::{self, Taken, prose},
-    schema::{self, Schema, can_be_located},
+    parts::{Entity, Parts},
+    schema::{self, Schema, can_be_located, fields_of, key_of},
     sheet::{Sheet, map, some},
 };
 use crate::{execute::catalog::CatalogError, mcp::Listing};
 
-/// About how many bytes of the teaching table the methods of one entity may take: half of what one wave may have, so that
-/// each entity can be seeded.
-const MOST_TAUGHT: usize = 12 << 10;
 /// Longest description of a method, in characters.
 const LONGEST: usize = 200;
 
@@ -33,46 +31,18 @@ pub struct Server<'a> {
 /// Drafts a catalog of all tools that were listed.
 pub fn of_tools(server: &Server<'_>, tools: &Listing) -> Result<Draft, CatalogError> {
     let tools: Vec<Json> = tools.items().iter().filter_map(|item| item.body.read().ok()).collect();
-    let mut drafting = Drafting {
-        server,
-        entities: Vec::new(),
-        operations: Vec::new(),
-        taken: Taken::default(),
-        ids: Taken::default(),
-        own: None,
-        notes: Vec::new(),
-    };
+    let mut drafting = Drafting { server, parts: Parts::new(server.name, server.title, ("Tools", "tool")) };
     tools.iter().for_each(|tool| drafting.tool(tool));
-    drafting.finish()
-}
-
-/// An entity that is being drafted.
-struct Entity {
-    name: String,
-    about: Option<String>,
-    key: Vec<String>,
-    fields: Vec<(String, Sheet)>,
-}
-
-/// The server's own entity, to which methods are added until it teaches enough.
-struct Own {
-    /// Its place among the entities.
-    at: usize,
-    methods: Taken,
-    taught: usize,
-    tools: Vec<String>,
+    let source = match server.url {
+        Some(url) => ("url", url),
+        None => ("upstream", server.name),
+    };
+    drafting.parts.finish(&[], map([("kind", "mcp".into()), (source.0, source.1.into())]))
 }
 
 struct Drafting<'a> {
     server: &'a Server<'a>,
-    entities: Vec<Entity>,
-    operations: Vec<(String, Sheet)>,
-    /// Names of entities.
-    taken: Taken,
-    /// Ids of operations.
-    ids: Taken,
-    own: Option<Own>,
-    notes: Vec<String>,
+    parts: Parts<'a>,
 }
 
 /// What a tool takes, as a catalog says it.
@@ -118,16 +88,24 @@ impl Drafting<'_> {
         let about = about(tool);
         let wanted = named::pascal(&named::singular(list));
         let same = self
+            .parts
             .entities
             .iter()
             .find(|have| have.name == wanted && have.key == [key.clone()] && have.fields == fields);
         let entity = match same {
             Some(have) => have.name.clone(),
             None => {
-                let entity = self.taken.entity(&wanted);
+                let entity = self.parts.taken.entity(&wanted);
                 let about = prose(rows.at["description"].as_str().unwrap_or_default(), LONGEST)
                     .or_else(|| about.clone());
-                self.entities.push(Entity { name: entity.clone(), about, key: vec![key], fields });
+                let relations = Vec::new();
+                self.parts.entities.push(Entity {
+                    name: entity.clone(),
+                    about,
+                    key: vec![key],
+                    fields,
+                    relations,
+                });
                 entity
             }
         };
@@ -144,7 +122,7 @@ impl Drafting<'_> {
             ("arguments", map(args.sent)),
             ("rows", format!("structured.{list}.*").into()),
         ]);
-        let id = self.ids.name(name, "tool");
+        let id = self.parts.ids.name(name, "tool");
         let operation = some([
             ("kind", Some("query".into())),
             ("entity", Some(entity.into())),
@@ -154,13 +132,13 @@ impl Drafting<'_> {
             ("mcp", Some(mapping)),
             ("pages", pages),
         ]);
-        self.operations.push((id, operation));
+        self.parts.operations.push((id, operation));
         true
     }
 
     /// A tool that says what it gives: an entity of which there is one, with that tool for its method.
     fn method_alone(&mut self, name: &str, tool: &Json, output: Schema<'_>, fields: Vec<(String, Sheet)>) {
-        let entity = self.taken.entity(name);
+        let entity = self.parts.taken.entity(name);
         let mut methods = Taken::default();
         fields.iter().for_each(|(field, _)| drop(methods.name(field, "value")));
         let method = match methods.has(name) {
@@ -169,29 +147,14 @@ impl Drafting<'_> {
         };
         let about =
             prose(output.at["description"].as_str().unwrap_or_default(), LONGEST).or_else(|| about(tool));
-        self.entities.push(Entity { name: entity.clone(), about, key: Vec::new(), fields });
+        let (key, relations) = (Vec::new(), Vec::new());
+        self.parts.entities.push(Entity { name: entity.clone(), about, key, fields, relations });
         self.action(entity, method, name, tool, ("row", "structured"));
     }
 
     fn method_of_the_server(&mut self, name: &str, tool: &Json) {
-        let input = &tool["inputSchema"];
-        let taught = 80 + name.len() + args(input, None).taught;
-        let full = self.own.as_ref().is_none_or(|own| own.taught + taught > MOST_TAUGHT);
-        if full {
-            let entity = self.taken.entity(self.server.name);
-            let own =
-                Own { at: self.entities.len(), methods: Taken::default(), taught: 0, tools: Vec::new() };
-            self.entities.push(Entity { name: entity, about: None, key: Vec::new(), fields: Vec::new() });
-            self.own = Some(own);
-        }
-        let Some(own) = &mut self.own else { return };
-        own.taught += taught;
-        own.tools.push(name.to_owned());
-        let method = own.methods.name(name, "tool");
-        let entity = &mut self.entities[own.at];
-        let title = self.server.title.unwrap_or(self.server.name);
-        entity.about = prose(&format!("Tools of {title}: {}", own.tools.join(", ")), 600);
-        let entity = entity.name.clone();
+        let taught = 80 + name.len() + args(&tool["inputSchema"], None).taught;
+        let (entity, method) = self.parts.own(name, taught);
         self.action(entity, method, name, tool, ("ack", "text"));
     }
 
@@ -205,7 +168,7 @@ impl Drafting<'_> {
     ) {
         let args = args(&tool["inputSchema"], None);
         let (class, idempotent) = effect(tool);
-        let id = self.ids.name(name, "tool");
+        let id = self.parts.ids.name(name, "tool");
         let enabled = class == "read" || self.server.writes;
         let mapping = map([("tool", name.into()), ("arguments", map(args.sent)), (gives.0, gives.1.into())]);
         let operation = some([
@@ -222,39 +185,11 @@ impl Drafting<'_> {
             ("mcp", Some(mapping)),
         ]);
         if !enabled {
-            self.notes.push(format!("{id}: disabled until somebody has looked at its effect ({class})"));
+            self.parts
+                .notes
+                .push(format!("{id}: disabled until somebody has looked at its effect ({class})"));
         }
-        self.operations.push((id, operation));
-    }
-
-    fn finish(mut self) -> Result<Draft, CatalogError> {
-        if self.entities.is_empty() {
-            let name = self.taken.entity(self.server.name);
-            self.entities.push(Entity { name, about: None, key: Vec::new(), fields: Vec::new() });
-        }
-        let source = match self.server.url {
-            Some(url) => ("url", url),
-            None => ("upstream", self.server.name),
-        };
-        let title =
-            prose(self.server.title.unwrap_or_default(), 120).unwrap_or_else(|| self.server.name.to_owned());
-        let entities = self.entities.into_iter().map(|entity| {
-            let sheet = some([
-                ("about", entity.about.map(Into::into)),
-                ("key", Some(Json::from(entity.key).into())),
-                ("fields", Some(map(entity.fields))),
-            ]);
-            (entity.name, sheet)
-        });
-        let sheet = map([
-            ("catalog", named::api(self.server.name).into()),
-            ("revision", 1.into()),
-            ("title", title.into()),
-            ("source", map([("kind", "mcp".into()), (source.0, source.1.into())])),
-            ("entities", map(entities)),
-            ("operations", map(self.operations)),
-        ]);
-        finish(&sheet, self.notes)
+        self.parts.operations.push((id, operation));
     }
 }
 
@@ -283,20 +218,10 @@ fn args(input: &Json, but: Option<&str>) -> Args {
     for (wire, raw) in input.properties().into_iter().filter(|(wire, _)| Some(wire.as_str()) != but) {
         let of = input.to(raw);
         let name = taken.name(&wire, "value");
-        let mut parts = of.domain();
-        if input.requires(&wire) {
-            parts.push(("need", "required".into()));
-        }
-        if name != wire {
-            parts.push(("wire", wire.clone().into()));
-        }
-        parts.extend(schema::describes(of, raw).map(|about| ("about", about.into())));
+        let need = input.requires(&wire).then_some("required");
+        let sheet = schema::argument(of, raw, need, (name != wire).then_some(wire.as_str()));
         found.taught += name.len() + 24;
         found.sent.push((wire, format!("args.{name}").into()));
-        let sheet = match parts.as_slice() {
-            [("type", only)] => only.clone(),
-            _ => map(parts),
-        };
         found.args.push((name, sheet));
     }
     found
@@ -305,31 +230,6 @@ fn args(input: &Json, but: Option<&str>) -> Args {
 /// The fields of a result; none where it says nothing of its form.
 fn fields(output: Schema<'_>) -> Vec<(String, Sheet)> {
     fields_of(output).0
-}
-
-/// The fields, and beside them what the server calls each.
-fn fields_of(row: Schema<'_>) -> (Vec<(String, Sheet)>, Vec<String>) {
-    let mut taken = Taken::default();
-    let properties = row.properties().into_iter().filter(|(wire, _)| can_be_located(wire));
-    properties
-        .map(|(wire, raw)| {
-            let name = taken.name(&wire, "value");
-            let at = (name != wire).then(|| format!("$.{wire}"));
-            ((name, schema::field(row.to(raw), raw, row.requires(&wire), at)), wire)
-        })
-        .unzip()
-}
-
-/// The field by which rows are told apart.
-fn key_of(rows: Schema<'_>, entity: &str) -> Option<String> {
-    let own = [format!("{entity}_id"), format!("{entity}Id")];
-    let known = ["id", "uuid", "key", "slug", "uri", "path"].map(str::to_owned);
-    let is_key = |name: &String| {
-        let of = rows.property(name)?;
-        (matches!(of.kind(), Some("string" | "integer")) && (name == "id" || rows.requires(name)))
-            .then(|| name.clone())
-    };
-    known.iter().take(1).chain(&own).chain(&known[1..]).find_map(is_key)
 }
 
 /// How a list is gone on with: the argument that takes a cursor, and where the next one lies.

@@ -1,9 +1,11 @@
 //! From JSON Schema to the types of a catalog. What no type says is `json`: anything.
 
-use serde_json::{Map, Value as Json};
+use std::collections::BTreeSet;
+
+use serde_json::Value as Json;
 
 use super::{
-    named::prose,
+    named::{Taken, prose},
     sheet::{Sheet, map},
 };
 
@@ -66,20 +68,38 @@ impl<'a> Schema<'a> {
         prose(self.at["description"].as_str()?, LONGEST)
     }
 
-    /// Its properties, those of `allOf` included, in the order of their names.
+    /// Its properties, those of `allOf` included however deep, in the order of their names in each.
     pub fn properties(&self) -> Vec<(String, &'a Json)> {
-        let mut found = Map::new();
-        let mut seen: Vec<(String, &'a Json)> = Vec::new();
-        let parts =
-            self.at["allOf"].as_array().into_iter().flatten().map(|part| Schema::new(self.document, part));
-        for part in parts.chain([*self]) {
-            for (name, of) in part.at["properties"].as_object().into_iter().flatten() {
-                if found.insert(name.clone(), Json::Null).is_none() {
-                    seen.push((name.clone(), of));
+        let (mut names, mut found) = (BTreeSet::new(), Vec::new());
+        for part in self.parts() {
+            for (name, of) in part["properties"].as_object().into_iter().flatten() {
+                if names.insert(name) {
+                    found.push((name.clone(), of));
                 }
             }
         }
-        seen
+        found
+    }
+
+    /// What of its form is said in how many places: those of `allOf`, then itself. Each once, whatever refers to what.
+    fn parts(&self) -> Vec<&'a Json> {
+        fn walk<'a>(
+            of: Schema<'a>,
+            deep: usize,
+            seen: &mut BTreeSet<*const Json>,
+            found: &mut Vec<&'a Json>,
+        ) {
+            if deep > DEEPEST || !seen.insert(std::ptr::from_ref(of.at)) {
+                return;
+            }
+            for part in of.at["allOf"].as_array().into_iter().flatten() {
+                walk(of.to(part), deep + 1, seen, found);
+            }
+            found.push(of.at);
+        }
+        let mut found = Vec::new();
+        walk(*self, 0, &mut BTreeSet::new(), &mut found);
+        found
     }
 
     pub fn property(&self, name: &str) -> Option<Schema<'a>> {
@@ -91,9 +111,7 @@ impl<'a> Schema<'a> {
     }
 
     pub fn requires(&self, name: &str) -> bool {
-        let parts =
-            self.at["allOf"].as_array().into_iter().flatten().map(|part| Schema::new(self.document, part).at);
-        parts.chain([self.at]).any(|at| {
+        self.parts().into_iter().any(|at| {
             at["required"].as_array().into_iter().flatten().any(|required| required.as_str() == Some(name))
         })
     }
@@ -179,6 +197,43 @@ pub(super) fn field(of: Schema<'_>, raw: &Json, always: bool, at: Option<String>
         [("type", only)] => only.clone(),
         _ => map(parts),
     }
+}
+
+/// An argument: its type, how much it is needed, and what the source calls it if not the same.
+pub(super) fn argument(of: Schema<'_>, raw: &Json, need: Option<&str>, wire: Option<&str>) -> Sheet {
+    let mut parts = of.domain();
+    parts.extend(need.map(|need| ("need", need.into())));
+    parts.extend(wire.map(|wire| ("wire", wire.into())));
+    parts.extend(describes(of, raw).map(|about| ("about", about.into())));
+    match parts.as_slice() {
+        [("type", only)] => only.clone(),
+        _ => map(parts),
+    }
+}
+
+/// The fields, and beside them what the server calls each.
+pub(super) fn fields_of(row: Schema<'_>) -> (Vec<(String, Sheet)>, Vec<String>) {
+    let mut taken = Taken::default();
+    let properties = row.properties().into_iter().filter(|(wire, _)| can_be_located(wire));
+    properties
+        .map(|(wire, raw)| {
+            let name = taken.name(&wire, "value");
+            let at = (name != wire).then(|| format!("$.{wire}"));
+            ((name, field(row.to(raw), raw, row.requires(&wire), at)), wire)
+        })
+        .unzip()
+}
+
+/// The field by which rows are told apart.
+pub(super) fn key_of(rows: Schema<'_>, entity: &str) -> Option<String> {
+    let own = [format!("{entity}_id"), format!("{entity}Id")];
+    let known = ["id", "uuid", "key", "slug", "uri", "path"].map(str::to_owned);
+    let is_key = |name: &String| {
+        let of = rows.property(name)?;
+        (matches!(of.kind(), Some("string" | "integer")) && (name == "id" || rows.requires(name)))
+            .then(|| name.clone())
+    };
+    known.iter().take(1).chain(&own).chain(&known[1..]).find_map(is_key)
 }
 
 pub(super) fn describes(of: Schema<'_>, raw: &Json) -> Option<String> {

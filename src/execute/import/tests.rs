@@ -28,7 +28,7 @@ fn drafted(tools: serde_json::Value) -> Draft {
 }
 
 /// Checks each expression that the teaching table of each entity has, and gives them all.
-fn taught(draft: &Draft) -> String {
+pub(super) fn taught(draft: &Draft) -> String {
     let mut catalogs = catalog::Catalogs::default();
     catalogs.add(draft.loaded.clone());
     let api = &draft.loaded.catalog.id;

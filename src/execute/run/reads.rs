@@ -106,6 +106,8 @@ impl<'e> Reading<'e> {
     /// Reads until it has `most` rows, the source has no more, or there is no time.
     pub async fn read(&self, ask: Ask, from: Position, most: usize) -> Ran<Brought> {
         let mut rows = self.form.empty();
+        // A part of the key that rows do not say is what they were asked for within.
+        let within = within(&self.of, &ask.args);
         // Where each row lay.
         let mut places: Vec<(Option<PageRef>, usize)> = Vec::new();
         let (mut page, mut skip) = (from.page, usize::try_from(from.skip).unwrap_or(usize::MAX));
@@ -137,8 +139,10 @@ impl<'e> Reading<'e> {
             while skip < got.rows.len() {
                 let end = got.rows.len().min(skip.saturating_add(at_once));
                 let mut some = self.form.empty();
-                let sizes: Vec<usize> =
-                    got.rows[skip..end].iter().map(|raw| self.form.read(raw, None, &mut some)).collect();
+                let sizes: Vec<usize> = got.rows[skip..end]
+                    .iter()
+                    .map(|raw| self.form.read(raw, Some(&within), &mut some))
+                    .collect();
                 if let Some(fetch) = self.fetch.as_ref().filter(|_| self.fetch_first)
                     && fetch.fill(&mut some, &mut gone).await?.is_some()
                 {
@@ -303,6 +307,14 @@ pub(super) fn wired_key(of: &Of, key: &Map<String, Json>) -> Map<String, Json> {
         (name.clone(), part)
     };
     key.iter().map(part).collect()
+}
+
+/// The parts of the key that a call gives as arguments of their names.
+pub(super) fn within(of: &Of, args: &Map<String, Json>) -> Map<String, Json> {
+    let part = |name: &String| {
+        Some((name.clone(), args.get(name).filter(|part| !part.is_null() && !part.is_array())?.clone()))
+    };
+    of.key().iter().filter_map(part).collect()
 }
 
 fn shown_key(key: &Map<String, Json>) -> String {

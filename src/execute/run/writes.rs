@@ -10,7 +10,7 @@ use super::{
     asks::{Missing, fault},
     engine::Engine,
     raw::{Form, wired},
-    reads::wired_key,
+    reads::{wired_key, within},
     table::{Column, Of, Rows, Table, Type, identity},
     values::{Inputs, broken, named},
 };
@@ -59,7 +59,11 @@ impl Engine {
                 Ok(page) => {
                     let row = page.rows.into_iter().next().filter(|row| !row.is_null());
                     page.warnings.into_iter().for_each(|warning| self.warn(node, warning));
-                    came.push(Came { key: call.key, row, ack: page.ack });
+                    let key = match operation.kind {
+                        Kind::Create => within(&of, &call.args),
+                        _ => call.key,
+                    };
+                    came.push(Came { key, row, ack: page.ack });
                     report.done.push(names[index].clone());
                 }
                 Err(missing) => {
