@@ -70,7 +70,7 @@ on_both!(
     },
 );
 
-fn memory_store() -> Arc<dyn Store> {
+pub fn memory_store() -> Arc<dyn Store> {
     Arc::new(Memory::new(64 << 20))
 }
 
@@ -114,11 +114,11 @@ fn pod_with(store: &Arc<dyn Store>, settings: Settings) -> Logical {
     Logical::new(PodId::random(), store.clone(), catalogs(), settings)
 }
 
-fn pod(store: &Arc<dyn Store>) -> Logical {
+pub fn pod(store: &Arc<dyn Store>) -> Logical {
     pod_with(store, Settings::default())
 }
 
-fn seed(api: &str, entity: &str) -> Seed {
+pub fn seed(api: &str, entity: &str) -> Seed {
     Seed { api: api.to_owned(), entity: entity.to_owned() }
 }
 
@@ -158,11 +158,11 @@ fn caller(principal: Principal, profile: &str, transport: Option<&str>) -> Calle
     }
 }
 
-fn person(name: &str) -> Owner {
+pub fn person(name: &str) -> Owner {
     Owner::of(&caller(Principal::minted("t", "i", name), "p", None), false)
 }
 
-async fn opened(pod: &Logical, owner: &Owner, intent: &str, seeds: &[Seed]) -> Opened {
+pub async fn opened(pod: &Logical, owner: &Owner, intent: &str, seeds: &[Seed]) -> Opened {
     pod.open(owner, Open { intent, seeds, given: None, fresh: false }).await.expect("a session")
 }
 

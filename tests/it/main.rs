@@ -1,6 +1,7 @@
 //! What crosses rooms, tested against real parts.
 
 mod arrows;
+mod artifacts;
 mod attack;
 mod auth;
 mod authorisation;

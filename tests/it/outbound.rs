@@ -297,3 +297,79 @@ fn what_cannot_be_used_is_refused_at_the_start_by_its_setting_and_its_file() {
     let said = refused(&up(json!({})), &[("HTTPS_PROXY", "socks5://user:secret@p:1")]);
     assert!(said.contains("HTTPS_PROXY: is not the URL") && !said.contains("secret"), "{said}");
 }
+
+/// What a cloud says: a role for a web identity, and the names in a bucket for that role. Else nothing.
+async fn cloud() -> (SocketAddr, Arc<Mutex<Vec<String>>>, AbortOnDropHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let (address, seen) = (listener.local_addr().expect("bound"), Arc::new(Mutex::new(Vec::new())));
+    let noted = seen.clone();
+    let answer = move |request: axum::extract::Request| {
+        let header = |name: &str| {
+            let value = request.headers().get(name).and_then(|value| value.to_str().ok());
+            value.unwrap_or_default().to_owned()
+        };
+        let (uri, login) = (request.uri().to_string(), header("authorization"));
+        noted.lock().expect("no holder panics").push(format!("{} {uri} {login}", header("host")));
+        let role = uri.contains("Action=AssumeRoleWithWebIdentity")
+            && uri.contains("WebIdentityToken=token-of-the-pod");
+        let granted = login.contains("Credential=ROLEID/") && header("x-amz-security-token") == "role-token";
+        let (status, text) = match header("host").as_str() {
+            "sts.test" if role => (
+                200,
+                "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials>\
+                 <SessionToken>role-token</SessionToken><SecretAccessKey>role-secret</SecretAccessKey>\
+                 <AccessKeyId>ROLEID</AccessKeyId><Expiration>2999-01-01T00:00:00Z</Expiration>\
+                 </Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>",
+            ),
+            "s3.test" if granted => (200, "<ListBucketResult></ListBucketResult>"),
+            _ => (403, "<Error><Code>AccessDenied</Code></Error>"),
+        };
+        let answer = http::Response::builder().status(status).body(axum::body::Body::from(text));
+        async move { answer.expect("a response") }
+    };
+    let serving = tokio::spawn(async move {
+        let _ = axum::serve(listener, axum::Router::new().fallback(answer)).await;
+    });
+    (address, seen, AbortOnDropHandle::new(serving))
+}
+
+#[tokio::test]
+async fn an_object_store_is_reached_by_the_proxy_under_the_private_authority_with_the_role_of_the_machine() {
+    let authority = Authority::new();
+    let (cloud, seen, _serving) = cloud().await;
+    let front = Front::start(&authority.issue(&["s3.test", "sts.test"]), None, cloud).await;
+    let proxy = Proxy::before(front.address, true).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let token = folder.path().join("token");
+    std::fs::write(&token, "token-of-the-pod").expect("a file");
+    let gateway = |login: &str| {
+        let config = json!({
+            "demo": true,
+            "outbound": { "proxy": format!("http://{login}{}", proxy.address), "tls": { "ca": authority.ca } },
+            "artifacts": { "store": "s3://results/ours", "endpoint": "https://s3.test", "region": "eu-x-1" },
+        });
+        let environment = [
+            ("AWS_WEB_IDENTITY_TOKEN_FILE", token.to_str().expect("text")),
+            ("AWS_ROLE_ARN", "arn:aws:iam::1:role/r"),
+            ("AWS_ENDPOINT_URL_STS", "https://sts.test"),
+        ];
+        Gateway::in_environment(config, &environment)
+    };
+    let ours = gateway("user:p%40ss@");
+    let asked = |of: &str| seen.lock().expect("no holder panics").iter().any(|line| line.contains(of));
+    crate::harness::comes_true("the bucket is looked at", || async { asked("s3.test /results?list-type=2") })
+        .await;
+    assert!(
+        asked("sts.test /?Action=AssumeRoleWithWebIdentity") && asked("/eu-x-1/s3/aws4_request"),
+        "{seen:?}"
+    );
+    assert!(proxy.heads().iter().all(|head| head.starts_with("CONNECT s")), "{:?}", proxy.heads());
+    ours.still_serves().await;
+    assert!(!ours.log().contains("the object store is away"), "{}", ours.log());
+    let without = gateway("");
+    let away = "the object store is away";
+    crate::harness::comes_true("it warns", || async { without.log().contains(away) }).await;
+    let log = without.log();
+    assert!(log.contains("the proxy wants a login"), "{log}");
+    assert!(!log.contains("role-secret") && !log.contains("token-of-the-pod"), "{log}");
+}

@@ -58,7 +58,7 @@ fn cause(error: &object_store::Error) -> String {
     match error {
         E::NotFound { .. } => "there is no such bucket or object",
         E::PermissionDenied { .. } | E::Unauthenticated { .. } => "it refuses the login",
-        _ => "it answered with an error",
+        _ => "it answered with an error, or its login cannot be had",
     }
     .to_owned()
 }
