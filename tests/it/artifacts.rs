@@ -1,6 +1,7 @@
 //! Stored results on each store and in each kind of object store: a folder, and S3 where `PLASM_TEST_S3` says that there is
 //! one (`scripts/objects`). A "pod" here has an [`Artifacts`] of its own, made by the house from a configuration.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -195,6 +196,14 @@ fn ids(rows: &Rows) -> Vec<u64> {
     rows.rows.iter().map(|row| row[0].as_u64().expect("a number")).collect()
 }
 
+async fn put(
+    artifacts: &Artifacts,
+    (held, owner): (&Held, &Owner),
+    rows: &RootRows,
+) -> Result<Stored, ArtifactError> {
+    artifacts.put(held, owner, rows, &BTreeSet::from(["tracker.issue_query".to_owned()])).await
+}
+
 async fn read(
     world: &World,
     (held, owner): (&Held, &Owner),
@@ -210,7 +219,7 @@ async fn a_large_result_is_paged_whole_on_another_pod_and_lies_in_one_object(wor
     let held = world.session(&anna).await;
     // As large as one may be, or nearly.
     let wide = LARGEST / 5_000 - 20;
-    let stored = world.artifacts().put(&held, &anna, &rows(5_000, wide)).await.expect("it is stored");
+    let stored = put(&world.artifacts(), (&held, &anna), &rows(5_000, wide)).await.expect("it is stored");
     let names = world.place.names().await;
     assert_eq!(names.len(), 1);
     assert!(!names[0].contains(held.handle.as_str()), "a name tells no session's handle");
@@ -232,7 +241,7 @@ async fn a_large_result_is_paged_whole_on_another_pod_and_lies_in_one_object(wor
 async fn small_results_lie_in_the_store_alone(world: World) {
     let anna = person("anna");
     let held = world.session(&anna).await;
-    let stored = world.artifacts().put(&held, &anna, &rows(1, SMALL - 20)).await.expect("it is stored");
+    let stored = put(&world.artifacts(), (&held, &anna), &rows(1, SMALL - 20)).await.expect("it is stored");
     assert!(world.place.names().await.is_empty());
     let page = read(&world, (&held, &anna), &stored, 0).await.expect("a page");
     assert_eq!((ids(&page), page.next_offset), (vec![0], None));
@@ -241,7 +250,7 @@ async fn small_results_lie_in_the_store_alone(world: World) {
 async fn what_is_foreign_is_unknown(world: World) {
     let (anna, ben) = (person("anna"), person("ben"));
     let (held, other) = (world.session(&anna).await, world.session(&ben).await);
-    let stored = world.artifacts().put(&held, &anna, &rows(5_000, 200)).await.expect("it is stored");
+    let stored = put(&world.artifacts(), (&held, &anna), &rows(5_000, 200)).await.expect("it is stored");
     let said = async |held: &Held, owner: &Owner, which: Which| {
         let read = world.artifacts().read(held, owner, &which, &Wanted::default()).await;
         let fault = Fault::from(read.expect_err("it is not theirs"));
@@ -260,7 +269,7 @@ async fn what_is_foreign_is_unknown(world: World) {
 async fn rows_that_are_not_what_was_stored_are_not_given_out(world: World) {
     let anna = person("anna");
     let held = world.session(&anna).await;
-    let stored = world.artifacts().put(&held, &anna, &rows(5_000, 200)).await.expect("it is stored");
+    let stored = put(&world.artifacts(), (&held, &anna), &rows(5_000, 200)).await.expect("it is stored");
     let name = world.place.names().await.remove(0);
     let text = world.place.text(&name).await;
     // The same length, one letter of the last row.
@@ -275,7 +284,7 @@ async fn rows_that_are_not_what_was_stored_are_not_given_out(world: World) {
 async fn an_object_that_is_gone_is_an_unknown_result(world: World) {
     let anna = person("anna");
     let held = world.session(&anna).await;
-    let stored = world.artifacts().put(&held, &anna, &rows(5_000, 200)).await.expect("it is stored");
+    let stored = put(&world.artifacts(), (&held, &anna), &rows(5_000, 200)).await.expect("it is stored");
     let name = world.place.names().await.remove(0);
     world.place.remove(&name).await;
     let gone = read(&world, (&held, &anna), &stored, 0).await;
@@ -287,7 +296,7 @@ async fn the_oldest_of_a_full_session_gives_way_with_its_object(world: World) {
     let held = world.session(&anna).await;
     let mut all = Vec::new();
     for _ in 0..5 {
-        all.push(world.artifacts().put(&held, &anna, &rows(15, 1 << 20)).await.expect("it is stored"));
+        all.push(put(&world.artifacts(), (&held, &anna), &rows(15, 1 << 20)).await.expect("it is stored"));
     }
     assert_eq!(world.place.names().await.len(), 4, "64 MiB of them");
     let oldest = read(&world, (&held, &anna), &all[0], 0).await;
@@ -301,7 +310,7 @@ async fn many_pods_that_store_at_once_have_a_number_each(world: World) {
     let (small, large) = (rows(3, 3), rows(2_000, 200));
     let puts = (0..8).map(|n| {
         let (world, held, anna, one) = (&world, &held, &anna, if n % 2 == 0 { &small } else { &large });
-        async move { world.artifacts().put(held, anna, one).await.expect("it is stored") }
+        async move { put(&world.artifacts(), (held, anna), one).await.expect("it is stored") }
     });
     let mut all = futures_util::future::join_all(puts).await;
     all.sort_unstable_by_key(|stored| stored.n);
@@ -315,7 +324,7 @@ async fn many_pods_that_store_at_once_have_a_number_each(world: World) {
 async fn a_sweep_takes_what_is_over_and_nothing_else(world: World) {
     let anna = person("anna");
     let held = world.session(&anna).await;
-    let stored = world.artifacts().put(&held, &anna, &rows(5_000, 200)).await.expect("it is stored");
+    let stored = put(&world.artifacts(), (&held, &anna), &rows(5_000, 200)).await.expect("it is stored");
     let here = world.place.names().await;
     let hour: u64 =
         here[0].split('/').nth(1).and_then(|hour| hour.parse().ok()).expect("the hour of its end");
@@ -352,8 +361,8 @@ async fn while_the_object_store_is_away_small_results_are_kept_and_larger_ones_c
     let artifacts = house::artifacts(&config, store.clone()).expect("it can be used");
     let anna = person("anna");
     let held = opened(&pod(&store), &anna, "x", &[seed("tracker", "Issue")]).await.held;
-    let small = artifacts.put(&held, &anna, &rows(3, 3)).await.expect("it is stored");
-    let large = artifacts.put(&held, &anna, &rows(5_000, 200)).await.expect_err("it cannot be");
+    let small = put(&artifacts, (&held, &anna), &rows(3, 3)).await.expect("it is stored");
+    let large = put(&artifacts, (&held, &anna), &rows(5_000, 200)).await.expect_err("it cannot be");
     let fault = Fault::from(large);
     assert!(fault.code == "state_store_unavailable" && fault.retryable, "{fault:?}");
     assert!(!format!("{fault:?}").contains("hidden"));
