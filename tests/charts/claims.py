@@ -150,8 +150,11 @@ def between(chart, sets):
     timeouts = charts.the(objects("gateway-api"), "HTTPRoute")["spec"]["rules"][0]["timeouts"]
     yield "gateway-api: streams pass its route unhurried", [t for t in [timeouts] if set(t.values()) != {"0s"}]
 
-    fewer = objects("everything", networkPolicy={"enabled": False}, autoscaling={"enabled": False}, serviceMonitor={"enabled": False})
+    fewer = objects("everything", networkPolicy={"enabled": False}, autoscaling={"enabled": False}, serviceMonitor={"enabled": False}, prometheusRule={"enabled": False})
     kinds = {each["kind"] for each in objects("everything")} - {each["kind"] for each in fewer}
-    yield "what is turned off is not there", [kinds for _ in [1] if kinds != {"NetworkPolicy", "HorizontalPodAutoscaler", "ServiceMonitor"}]
+    yield "what is turned off is not there", [kinds for _ in [1] if kinds != {"NetworkPolicy", "HorizontalPodAutoscaler", "ServiceMonitor", "PrometheusRule"}]
+    alerts = list(charts.read((charts.ROOT / "deploy/prometheus/rules.yaml").read_text()))
+    rules = charts.the(objects("everything"), "PrometheusRule")["spec"]
+    yield "its alerts are those of deploy/prometheus, to the letter", [rules for _ in [1] if [rules] != alerts]
     replicas = charts.the(objects("everything"), "Deployment")["spec"].get("replicas")
     yield "where pods are scaled by load the chart says no number", [replicas for _ in [1] if replicas is not None]

@@ -30,6 +30,8 @@ CASES = [
     ("the URL of Redis inline", {"config": {"store": {"redis_url": "redis://:password@redis"}}}, "redis_url"),
     ("sealing keys inline", {"config": {"sealing": {"keys": []}}}, "sealing"),
     ("a token inline", {"upstreams": [{"name": "a", "url": "http://a.example/mcp", "headers": {"Authorization": "Bearer t"}}]}, "secret"),
+    ("a key of an object store inline", {"config": {"artifacts": {"store": "s3://b", "access_key": {"env": "A"}, "secret_key": "s"}}}, "secret"),
+    ("several pods with a folder that each has of its own", {"config": {"artifacts": {"store": "file:///results"}}, "extraVolumeMounts": []}, "artifacts.store"),
     ("several pods without a Redis", {"redis": {"existingSecret": ""}}, "redis.existingSecret"),
     ("several pods by autoscaling without a Redis", {"replicaCount": 1, "autoscaling": {"enabled": True}, "redis": {"existingSecret": ""}}, "redis.existingSecret"),
     ("a Redis without a keyring", {"sealing": {"existingSecret": ""}}, "sealing.existingSecret"),

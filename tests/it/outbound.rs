@@ -357,8 +357,7 @@ async fn an_object_store_is_reached_by_the_proxy_under_the_private_authority_wit
     };
     let ours = gateway("user:p%40ss@");
     let asked = |of: &str| seen.lock().expect("no holder panics").iter().any(|line| line.contains(of));
-    crate::harness::comes_true("the bucket is looked at", || async { asked("s3.test /results?list-type=2") })
-        .await;
+    crate::harness::comes_true("the bucket is looked at", || async { asked("s3.test /results?") }).await;
     assert!(
         asked("sts.test /?Action=AssumeRoleWithWebIdentity") && asked("/eu-x-1/s3/aws4_request"),
         "{seen:?}"

@@ -34,6 +34,17 @@
 {{- fail "ingress.tls.existingSecret: name the Secret with the certificate" }}
 {{- end }}
 {{- end }}
+{{- $artifacts := default dict .Values.config.artifacts }}
+{{- range $key := list "access_key" "secret_key" }}
+{{- if kindIs "string" (get $artifacts $key) }}
+{{- if get $artifacts $key }}
+{{- fail (printf "config.artifacts.%s: a secret stands in no values file; take {env: NAME} with extraEnv, or {file: PATH} with extraVolumes" $key) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if and (gt $most 1) (hasPrefix "file://" (default "" $artifacts.store)) (not .Values.extraVolumeMounts) }}
+{{- fail "config.artifacts.store: all pods must see this folder; mount a volume that they share with extraVolumes and extraVolumeMounts, or name a bucket" }}
+{{- end }}
 {{- range $kind, $items := dict "upstreams" .Values.upstreams "profiles" .Values.profiles }}
 {{- $seen := dict }}
 {{- range $items }}
