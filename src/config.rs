@@ -393,6 +393,13 @@ pub struct Profile {
     pub upstreams: Option<Vec<String>>,
     /// Which tools it has, matched against `<upstream>__<tool>` with the name that the upstream gives the tool.
     pub tools: Globs,
+    /// What clients find there: the upstreams' tools, the execute surface over the catalogs, or both.
+    pub surface: Surface,
+    /// Which catalogs the execute surface has there, by their ids.
+    pub catalogs: Globs,
+    /// Whether a logical session is for all of its tenant, and not for whoever opened it alone. Refused where a catalog logs in
+    /// as each caller.
+    pub shared_sessions: bool,
     /// New names of tools, by upstream and by the name the upstream gives them; they go before an upstream's `rename`.
     #[schemars(extend("x-key" = "upstream-id"), schema_with = "profile_renames_schema")]
     pub rename: Ordered<Ordered<String>>,
@@ -412,6 +419,31 @@ pub struct Profile {
     pub only: Vec<Only>,
     /// Limits of requests to this profile, over all pods, each in place of the one of `rates.profile`.
     pub rates: Classes,
+}
+
+/// The execute surface among a profile's members, where upstreams have their ids.
+pub const SURFACE_ID: &str = "plasm";
+
+/// What a profile gives its clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Surface {
+    #[default]
+    Tools,
+    Execute,
+    Both,
+}
+
+impl Surface {
+    /// Whether the tools of upstreams are listed and called by their names.
+    pub fn has_tools(self) -> bool {
+        self != Surface::Execute
+    }
+
+    /// Whether programs are planned and run.
+    pub fn executes(self) -> bool {
+        self != Surface::Tools
+    }
 }
 
 impl Default for Config {

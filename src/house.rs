@@ -13,6 +13,7 @@ mod people;
 mod reload;
 mod revoke;
 mod rules;
+mod surfaces;
 mod upstreams;
 pub mod watching;
 
@@ -30,6 +31,7 @@ use crate::edge::legacy;
 use crate::edge::listener::{self, Bounds, Ends};
 use crate::egress::Egress;
 use crate::execute::artifacts::Artifacts;
+use crate::execute::logical::{self, Logical};
 use crate::lifecycle::{Lifecycle, Plan};
 use crate::mcp::Places;
 use crate::policy;
@@ -102,7 +104,6 @@ impl House {
         let at = public.local_addr().unwrap_or(config.listen);
         let keyring = Arc::new(keyring(config)?);
         let login = Login::new(config, store.clone(), keyring.clone(), at)?;
-        let artifacts = artifacts::artifacts(config, store.clone())?;
         // The port is known by now, where the configuration left it open.
         let here = Config { listen: at, ..config.clone() };
         let reached =
@@ -118,7 +119,8 @@ impl House {
         let pages: Vec<Arc<dyn admin::Page>> =
             vec![Arc::new(revoke), Arc::new(admin::Usage), Arc::new(admin::Attachments)];
         let inside = Arc::new(Inside::new(admin_token(config)?, pages));
-        let (artifacts, plan) = ((artifacts, config.artifacts.sweep), plan(config));
+        let artifacts = (links.programs().artifacts.clone(), config.artifacts.sweep);
+        let plan = plan(config);
         Ok(House { gates, lifecycle, links, login, inside, artifacts, plan, public, admin, internal })
     }
 
@@ -235,6 +237,13 @@ pub fn gate(
     gate_among(config, demo, lifecycle, store, Arc::new(keyring(config)?), reached)
 }
 
+/// What the execute surfaces of all profiles keep.
+#[derive(Clone)]
+pub struct Programs {
+    pub logical: Logical,
+    pub artifacts: Artifacts,
+}
+
 /// How a pod is reached, and how it reaches strangers.
 struct Reached<'a> {
     /// By browsers: scheme, host and port.
@@ -267,7 +276,7 @@ fn gate_among(
         Relay::new(relay::Settings {
             store: store.clone(),
             keyring: keyring.clone(),
-            me: pod,
+            me: pod.clone(),
             address: address.to_owned(),
             message: upstreams::message_limits(config),
             largest: config.limits.request_bytes + internal::MARGIN,
@@ -279,7 +288,12 @@ fn gate_among(
     // Where people log in elsewhere alone, nobody at a browser could show who they are.
     let base = base.filter(|_| !config.auth.is_on() || config.auth.login.is_on());
     let vault = Vault::new(vault::Settings { store: store.clone(), keyring: keyring.clone(), egress, base });
-    let (routes, links) = (Arc::new(ArcSwap::default()), Links::new(demo, relay, vault, ground));
+    let programs = Programs {
+        logical: Logical::new(pod, store.clone(), Arc::default(), logical::Settings::default()),
+        artifacts: artifacts::artifacts(config, store.clone())?,
+    };
+    let routes = Arc::new(ArcSwap::default());
+    let links = Links::new(demo, relay, vault, ground, programs);
     links.serve(config, &routes)?;
     let limits = limits::of(config, &store, sessions.tasks());
     let strangers = Arc::new(limits::strangers(config)?);

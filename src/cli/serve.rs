@@ -105,9 +105,10 @@ fn announce(house: &House, config: &Config) {
 
 /// Says on stderr that there is nothing to serve, where there is nothing.
 pub fn warn_if_empty(config: &Config, demo: bool) {
-    if !demo && config.enabled_upstreams().next().is_none() {
+    let catalogs = config.catalogs.is_on();
+    if !demo && !catalogs && config.enabled_upstreams().next().is_none() {
         eprintln!(
-            "warning: no upstreams are configured; give --mcp-json FILE, a configuration with upstreams, or --demo"
+            "warning: no upstreams are configured; give --mcp-json FILE, a configuration with upstreams or catalogs, or --demo"
         );
     }
 }

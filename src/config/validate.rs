@@ -1,7 +1,7 @@
 //! Rules between settings, which no schema of single keys can say.
 
 use super::{
-    Config, CredentialKind, Era, Ordered, Profile, Tls, Transport, Upstream, credentials,
+    Config, CredentialKind, Era, Ordered, Profile, SURFACE_ID, Tls, Transport, Upstream, credentials,
     problem::{KeyPath, did_you_mean},
 };
 
@@ -232,6 +232,14 @@ fn check_profile(profile: &Profile, config: &Config, path: &KeyPath, wrong: &mut
     }
     if profile.upstreams.as_ref().is_some_and(Vec::is_empty) {
         wrong.push((path.then("upstreams"), "is empty; leave it out for all upstreams".to_owned()));
+    }
+    if profile.surface.executes() && config.upstreams.get(SURFACE_ID).is_some() {
+        let why = format!("adds tools of its own under {SURFACE_ID:?}, and an upstream has that id; give it another");
+        wrong.push((path.then("surface"), why));
+    }
+    if !profile.surface.executes() && profile.shared_sessions {
+        let why = "is for the execute surface, and this profile has tools alone (surface)";
+        wrong.push((path.then("shared_sessions"), why.to_owned()));
     }
     let mut taken: Vec<(&str, &str, &str)> = Vec::new();
     for (id, renames) in profile.rename.iter() {

@@ -27,6 +27,7 @@ struct MemberNaming {
     id: UpstreamId,
     rename: BTreeMap<String, String>,
     tools: Globs,
+    own_names: bool,
 }
 
 impl Naming {
@@ -45,6 +46,7 @@ impl Naming {
                 id: member.backend.id().clone(),
                 rename,
                 tools: member.tools.clone(),
+                own_names: member.own_names,
             });
         }
         Naming { members, renamed, tools: profile.tools.clone() }
@@ -74,7 +76,7 @@ impl Naming {
         if tool == CONNECT_TOOL {
             return true;
         }
-        of.tools.admits(tool) && (open || self.tools.admits(&format!("{}__{tool}", of.id)))
+        of.tools.admits(tool) && (open || of.own_names || self.tools.admits(&format!("{}__{tool}", of.id)))
     }
 
     /// The name that clients see for a member's tool.
@@ -82,7 +84,10 @@ impl Naming {
         if let Some(name) = self.members[member].rename.get(tool) {
             return name.as_str().into();
         }
-        let name = self.name(member, tool);
+        let name = match self.members[member].own_names && fits(tool) {
+            true => tool.into(),
+            false => self.name(member, tool),
+        };
         // Another tool was renamed to this very name, and a rename is what somebody wanted.
         if self.renamed.contains_key(&*name) { alias(&self.members[member].id, tool).into() } else { name }
     }

@@ -24,6 +24,7 @@ pub(super) fn of(backend: Arc<dyn Backend>) -> Member {
         backend,
         rename: BTreeMap::new(),
         tools: Globs::default(),
+        own_names: false,
         uri_prefixes: Vec::new(),
         limit: Duration::from_millis(100),
     }

@@ -1,5 +1,5 @@
-//! The catalogs that are served and the sources behind them, from one configuration to the next. Catalogs of before stay at
-//! hand by their digests: sessions that pin them go on with them.
+//! The catalogs that are served and the sources behind them, from one configuration to the next. Those of before are kept by
+//! the sessions that pin them.
 
 use super::{StartError, outbound};
 use crate::config::{self, Config, Globs};
@@ -15,12 +15,9 @@ use arc_swap::ArcSwap;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::HeaderValue;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// Catalogs of before that are kept, of all ids together.
-const MOST_BEFORE: usize = 256;
+use std::sync::Arc;
 
 /// The catalogs of one configuration, and what reaches their sources.
 #[derive(Clone)]
@@ -31,9 +28,7 @@ pub struct Served {
 
 /// The catalogs that are served, from one configuration to the next.
 pub struct Shelf {
-    now: ArcSwap<Served>,
-    /// The latest last.
-    before: Mutex<VecDeque<Loaded>>,
+    now: Arc<ArcSwap<Served>>,
     doors: Arc<Doors>,
 }
 
@@ -62,7 +57,7 @@ impl Doors {
     }
 }
 
-fn bare(url: &str) -> String {
+pub(super) fn bare(url: &str) -> String {
     url.trim_end_matches('/').to_owned()
 }
 
@@ -85,7 +80,7 @@ impl Shelf {
     pub(super) fn new() -> Shelf {
         let doors = Arc::<Doors>::default();
         let nothing = Served { catalogs: Arc::default(), sources: Arc::new(Nowhere) };
-        Shelf { now: ArcSwap::from_pointee(nothing), before: Mutex::default(), doors }
+        Shelf { now: Arc::new(ArcSwap::from_pointee(nothing)), doors }
     }
 
     pub(super) fn doors(&self) -> &Doors {
@@ -97,14 +92,9 @@ impl Shelf {
         self.now.load_full()
     }
 
-    /// A catalog as a session knew it; `None`: this pod does not have it any more.
-    pub fn of_digest(&self, id: &str, digest: &str) -> Option<Loaded> {
-        let now = self.now();
-        let current = now.catalogs.get(id).filter(|loaded| loaded.digest == digest).cloned();
-        current.or_else(|| {
-            let before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
-            before.iter().rev().find(|one| one.catalog.id == id && one.digest == digest).cloned()
-        })
+    /// The sources of what is served at the time of each request.
+    pub(super) fn sources(&self) -> Arc<dyn Sources> {
+        Arc::new(Current(self.now.clone()))
     }
 
     /// What this configuration says, read and made ready. Errors: a setting or a catalog that cannot be used.
@@ -148,18 +138,16 @@ impl Shelf {
 
     /// Serves that from now on.
     pub(super) fn serve(&self, served: Served) {
-        let was = self.now.swap(Arc::new(served));
-        let now = self.now();
-        let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
-        for (id, loaded) in was.catalogs.iter() {
-            if now.catalogs.get(id).is_none_or(|current| current.digest != loaded.digest) {
-                before.retain(|one| one.catalog.id != *id || one.digest != loaded.digest);
-                before.push_back(loaded.clone());
-            }
-        }
-        while before.len() > MOST_BEFORE {
-            before.pop_front();
-        }
+        self.now.store(Arc::new(served));
+    }
+}
+
+/// The sources of what is served at the time of a request.
+struct Current(Arc<ArcSwap<Served>>);
+
+impl Sources for Current {
+    fn ask(&self, ask: Ask) -> BoxFuture<'static, Result<Page, SourceError>> {
+        self.0.load().sources.ask(ask)
     }
 }
 
@@ -343,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_catalog_of_before_stays_at_hand_by_its_digest_and_the_same_one_is_kept() {
+    async fn a_catalog_that_is_the_same_is_kept_and_one_that_cannot_be_read_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let (shelf, vault, config) = (Shelf::new(), vault(), config(folder.path(), serde_json::json!({})));
         let mut digests = Vec::new();
@@ -359,10 +347,6 @@ mod tests {
             digests.push(loaded.digest.clone());
         }
         assert!(digests[0] == digests[1] && digests[1] != digests[2]);
-        let was = shelf.of_digest("things", &digests[0]).unwrap();
-        assert_eq!((was.catalog.revision, was.digest), (1, digests[0].clone()));
-        assert!(shelf.of_digest("things", &digests[2]).is_some() && shelf.of_digest("things", "x").is_none());
-        // One that cannot be read changes nothing.
         std::fs::write(folder.path().join("things.yaml"), "catalog: [").unwrap();
         assert!(shelf.read(&config, &vault).is_err());
         assert_eq!(shelf.now().catalogs.get("things").unwrap().digest, digests[2]);

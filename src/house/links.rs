@@ -1,8 +1,8 @@
 //! The profiles that are served and the links behind them, from one configuration to the next: what stays the same is kept
 //! with all that it holds, and what is not needed any more ends once its calls have.
 
-use super::StartError;
 use super::catalogs::{Door as ToolDoor, Shelf};
+use super::{Programs, StartError, surfaces};
 use super::upstreams::{Recipe, linked, setting};
 use crate::config::{self, Config, Globs};
 use crate::demo::Demo;
@@ -38,6 +38,7 @@ pub struct Links {
     vault: Vault,
     ground: Ground,
     shelf: Shelf,
+    programs: Programs,
     now: Mutex<Now>,
     /// Links that nothing new goes to, until their last call has ended.
     retiring: TaskTracker,
@@ -120,13 +121,20 @@ impl Makeup {
 }
 
 impl Links {
-    pub fn new(demo: bool, relay: Option<Arc<Relay>>, vault: Vault, ground: Ground) -> Links {
+    pub fn new(
+        demo: bool,
+        relay: Option<Arc<Relay>>,
+        vault: Vault,
+        ground: Ground,
+        programs: Programs,
+    ) -> Links {
         Links {
             relay,
             vault,
             demo: demo.then(Arc::default),
             ground,
             shelf: Shelf::new(),
+            programs,
             now: Mutex::default(),
             retiring: TaskTracker::new(),
             end: CancellationToken::new(),
@@ -143,6 +151,11 @@ impl Links {
         &self.shelf
     }
 
+    /// What the execute surfaces of all profiles keep.
+    pub fn programs(&self) -> &Programs {
+        &self.programs
+    }
+
     /// How this pod and others reach one another's channels, where they do.
     pub fn relay(&self) -> Option<Arc<Relay>> {
         self.relay.clone()
@@ -155,6 +168,7 @@ impl Links {
         let (links, made) = self.links(config, &now)?;
         let governing = self.governing(&config.policy, now.policy.as_ref())?;
         let catalogs = self.shelf.read(config, &self.vault)?;
+        surfaces::check(config, &catalogs.catalogs)?;
         let (mut mounts, mut profiles) = (Routes::default(), BTreeMap::new());
         for (name, profile, upstreams) in config.served_profiles() {
             let made_of = |id: &&str| Some(part(id, links.get(*id)?.number, config, &profile));
@@ -197,6 +211,7 @@ impl Links {
         }
         let doors = now.profiles.values().map(|served| (served.mount.name.clone(), served.door()));
         self.shelf.doors().open(config, doors.collect());
+        self.programs.logical.serve(catalogs.catalogs.clone());
         self.shelf.serve(catalogs);
         now.made = made;
         now.policy = Some(governing);
@@ -254,17 +269,37 @@ impl Links {
             Some(Member {
                 backend: guarded.get(&part.id)?.clone(),
                 rename: part.rename.clone(),
-                tools: part.tools.clone(),
+                tools: match makeup.profile.surface.has_tools() {
+                    true => part.tools.clone(),
+                    false => nothing(),
+                },
+                own_names: false,
                 uri_prefixes: part.uri_prefixes.clone(),
                 limit: LIST_LIMIT,
             })
         };
-        let mut members: Vec<Member> = makeup.members.iter().filter_map(member).collect();
+        let surface = surfaces::of(&makeup.profile, &self.programs, self.shelf.sources());
+        let guarded_surface = |surface| Member {
+            backend: policy.guard(name, &makeup.profile, &config::Upstream::default(), Arc::new(surface)),
+            rename: BTreeMap::new(),
+            tools: Globs::default(),
+            own_names: true,
+            uri_prefixes: Vec::new(),
+            limit: LIST_LIMIT,
+        };
+        // First: what is taught of it stands above what upstreams say.
+        let surface = surface.map(guarded_surface);
+        let mut members: Vec<Member> =
+            surface.into_iter().chain(makeup.members.iter().filter_map(member)).collect();
         if let Some(demo) = self.demo.as_ref().filter(|_| name == config::DEFAULT_PROFILE) {
             members.push(Member {
                 backend: policy.guard(name, &makeup.profile, &config::Upstream::default(), demo.clone()),
                 rename: BTreeMap::new(),
-                tools: Globs::default(),
+                tools: match makeup.profile.surface.has_tools() {
+                    true => Globs::default(),
+                    false => nothing(),
+                },
+                own_names: false,
                 uri_prefixes: Vec::new(),
                 limit: LIST_LIMIT,
             });
@@ -334,6 +369,11 @@ fn guarded(name: &str, makeup: &Makeup, links: &BTreeMap<String, Kept>, policy: 
         Some((part.id.clone(), policy.guard(name, &makeup.profile, &part.upstream, link)))
     };
     makeup.members.iter().filter_map(one).collect()
+}
+
+/// Patterns that let nothing through.
+fn nothing() -> Globs {
+    Globs { deny: vec!["*".to_owned()], ..Globs::default() }
 }
 
 fn part(id: &str, link: u64, config: &Config, profile: &config::Profile) -> Part {
