@@ -234,7 +234,9 @@ fn check_profile(profile: &Profile, config: &Config, path: &KeyPath, wrong: &mut
         wrong.push((path.then("upstreams"), "is empty; leave it out for all upstreams".to_owned()));
     }
     if profile.surface.executes() && config.upstreams.get(SURFACE_ID).is_some() {
-        let why = format!("adds tools of its own under {SURFACE_ID:?}, and an upstream has that id; give it another");
+        let why = format!(
+            "adds tools of its own under {SURFACE_ID:?}, and an upstream has that id; give it another"
+        );
         wrong.push((path.then("surface"), why));
     }
     if !profile.surface.executes() && profile.shared_sessions {

@@ -2,8 +2,8 @@
 //! with all that it holds, and what is not needed any more ends once its calls have.
 
 use super::catalogs::{Door as ToolDoor, Shelf};
-use super::{Programs, StartError, surfaces};
 use super::upstreams::{Recipe, linked, setting};
+use super::{Programs, StartError, surfaces};
 use crate::config::{self, Config, Globs};
 use crate::demo::Demo;
 use crate::edge::{Mount, Routes};

@@ -16,11 +16,8 @@ pub(super) fn of(
     sources: Arc<dyn Sources>,
 ) -> Option<Surface> {
     let id = UpstreamId::new(config::SURFACE_ID).expect("the word has the form of an id");
-    let settings = Settings {
-        catalogs: profile.catalogs.clone(),
-        shared: profile.shared_sessions,
-        ..Settings::new(id)
-    };
+    let settings =
+        Settings { catalogs: profile.catalogs.clone(), shared: profile.shared_sessions, ..Settings::new(id) };
     profile.surface.executes().then(|| Surface::new(programs.logical.clone(), sources, settings))
 }
 

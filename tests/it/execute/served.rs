@@ -1,4 +1,4 @@
-//! The execute surface as clients of a whole gateway find it: a catalog over an API of the local network.
+//! The surface of one whole gateway: a catalog over an API of the local network, alone and beside upstreams.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
