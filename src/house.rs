@@ -30,7 +30,7 @@ use crate::edge::callers::Callers;
 use crate::edge::legacy;
 use crate::edge::listener::{self, Bounds, Ends};
 use crate::egress::Egress;
-use crate::execute::artifacts::Artifacts;
+use crate::execute::artifacts::{Access, Artifacts};
 use crate::execute::logical::{self, Logical};
 use crate::lifecycle::{Lifecycle, Plan};
 use crate::mcp::Places;
@@ -242,6 +242,8 @@ pub fn gate(
 pub struct Programs {
     pub logical: Logical,
     pub artifacts: Artifacts,
+    /// How clients are told to read results.
+    pub access: Access,
 }
 
 /// How a pod is reached, and how it reaches strangers.
@@ -291,6 +293,7 @@ fn gate_among(
     let programs = Programs {
         logical: Logical::new(pod, store.clone(), Arc::default(), logical::Settings::default()),
         artifacts: artifacts::artifacts(config, store.clone())?,
+        access: artifacts::access(config),
     };
     let routes = Arc::new(ArcSwap::default());
     let links = Links::new(demo, relay, vault, ground, programs);

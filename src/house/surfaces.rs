@@ -16,9 +16,14 @@ pub(super) fn of(
     sources: Arc<dyn Sources>,
 ) -> Option<Surface> {
     let id = UpstreamId::new(config::SURFACE_ID).expect("the word has the form of an id");
-    let settings =
-        Settings { catalogs: profile.catalogs.clone(), shared: profile.shared_sessions, ..Settings::new(id) };
-    profile.surface.executes().then(|| Surface::new(programs.logical.clone(), sources, settings))
+    let Programs { logical, artifacts, access } = programs.clone();
+    let settings = Settings {
+        catalogs: profile.catalogs.clone(),
+        shared: profile.shared_sessions,
+        artifacts: access,
+        ..Settings::new(id)
+    };
+    profile.surface.executes().then(|| Surface::new(logical, artifacts, sources, settings))
 }
 
 /// Errors: a profile whose sessions are the tenant's and that has a catalog whose source knows each caller by a login of
