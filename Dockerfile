@@ -19,6 +19,8 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,targe
 # glibc, libgcc, certificates of authorities, time zones and a user without rights; the same Debian as above.
 FROM gcr.io/distroless/cc-debian12
 COPY --from=build /out/plasm-mcp /usr/local/bin/plasm-mcp
+# Catalogs to name in `catalogs.files`; nothing is served of them by itself.
+COPY --from=build /build/catalogs /usr/local/share/plasm-mcp/catalogs
 USER 65532:65532
 # MCP, and probes with metrics.
 EXPOSE 8080 9090

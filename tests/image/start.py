@@ -65,6 +65,8 @@ def main(folder, client, kind):
         f"{kind}: config check {'warns of' if kind == 'gateway' else 'finds'} the program of a stdio server",
         (checked.returncode != 0 or warned != (kind == "gateway")) and f"{checked.returncode}: {checked.stdout}{checked.stderr}",
     )
+    catalogs = run(*image["entrypoint"], "catalog", "check", "--strict", "/usr/local/share/plasm-mcp/catalogs")
+    verdict(f"{kind}: the catalogs that it brings are clean", (catalogs.returncode or "github: ok" not in catalogs.stdout) and f"{catalogs}")
 
     flags = ["--demo"] if kind == "gateway" else ["--config", CONFIG]
     log = Path(folder, "log").open("w+")

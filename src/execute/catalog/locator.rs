@@ -32,12 +32,15 @@ pub enum Hop {
 pub struct Locator {
     pub root: Root,
     pub hops: Vec<Hop>,
+    /// Of the URL or path that lies there one segment alone, counted from its end: `$.repository_url/-2`. What is no text,
+    /// or has fewer segments, is null.
+    pub segment: Option<usize>,
 }
 
 impl Locator {
     /// The key of that name of the document: where a field lies unless its catalog says otherwise.
     pub fn key(name: &str) -> Self {
-        Self { root: Root::Document, hops: vec![Hop::Key(name.to_owned())] }
+        Self { root: Root::Document, hops: vec![Hop::Key(name.to_owned())], segment: None }
     }
 
     /// Whether it may find more than one value.
@@ -52,11 +55,22 @@ impl Locator {
     pub fn value(&self, root: &Json) -> Json {
         let mut found = Vec::new();
         collect(&self.hops, root, &mut found);
+        let taken = |value: &Json| match self.segment {
+            Some(back) => segment(value, back),
+            None => value.clone(),
+        };
         match self.is_many() {
-            true => found.into_iter().cloned().collect(),
-            false => found.pop().cloned().unwrap_or_default(),
+            true => found.into_iter().map(taken).collect(),
+            false => found.pop().map(taken).unwrap_or_default(),
         }
     }
+}
+
+/// A segment of a URL or path, as it is written there: `back` from its end, a slash there aside.
+fn segment(value: &Json, back: usize) -> Json {
+    let path = value.as_str().and_then(|text| text.split(['?', '#']).next()).unwrap_or_default();
+    let mut segments = path.trim_end_matches('/').rsplit('/');
+    segments.nth(back.saturating_sub(1)).filter(|segment| !segment.is_empty()).map_or(Json::Null, Json::from)
 }
 
 fn collect<'j>(hops: &[Hop], value: &'j Json, found: &mut Vec<&'j Json>) {
@@ -76,14 +90,20 @@ fn collect<'j>(hops: &[Hop], value: &'j Json, found: &mut Vec<&'j Json>) {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("expected a place such as $, $.name or $.items.*, found {0:?}")]
+#[error("expected a place such as $, $.name, $.items.* or $.url/-1, found {0:?}")]
 pub struct BadLocator(String);
 
 impl TryFrom<String> for Locator {
     type Error = BadLocator;
 
     fn try_from(text: String) -> Result<Self, BadLocator> {
-        let mut parts = text.split('.');
+        // A digit after the sign: `/-1` to `/-9`.
+        let counted = |back: &str| back.parse().ok().filter(|back| (1..=9).contains(back));
+        let (place, segment) = match text.rsplit_once("/-") {
+            Some((place, back)) if counted(back).is_some() => (place, counted(back)),
+            _ => (text.as_str(), None),
+        };
+        let mut parts = place.split('.');
         let root = match parts.next() {
             Some("$") => Root::Document,
             Some("structured") => Root::Structured,
@@ -102,7 +122,7 @@ impl TryFrom<String> for Locator {
             })
             .collect::<Option<Vec<_>>>();
         match hops {
-            Some(hops) => Ok(Self { root, hops }),
+            Some(hops) => Ok(Self { root, hops, segment }),
             None => Err(BadLocator(text)),
         }
     }
@@ -125,7 +145,8 @@ impl fmt::Display for Locator {
         self.hops.iter().try_for_each(|hop| match hop {
             Hop::Key(key) => write!(to, ".{key}"),
             Hop::Each => to.write_str(".*"),
-        })
+        })?;
+        self.segment.map_or(Ok(()), |back| write!(to, "/-{back}"))
     }
 }
 
@@ -181,7 +202,16 @@ mod tests {
 
     #[test]
     fn a_locator_is_written_as_it_was_read() {
-        for text in ["$", "$.generation.name", "$.types.*.type", "structured.notes", "json_text", "text"] {
+        for text in [
+            "$",
+            "$.generation.name",
+            "$.types.*.type",
+            "structured.notes",
+            "json_text",
+            "text",
+            "$.a.url/-2",
+            "$/-1",
+        ] {
             assert_eq!(Locator::try_from(text.to_owned()).unwrap().to_string(), text);
         }
         for text in ["", "name", "$.", "$..a", "$.a b", "$name", "other.x"] {
@@ -199,7 +229,8 @@ mod tests {
 
     #[test]
     fn what_lies_at_a_place_is_found_and_else_null() {
-        let raw = json!({"a": {"b": 1}, "items": [{"x": {"n": 1}}, {"y": 2}, {"x": {"n": 3}}], "map": {"k": {"v": 1}, "l": {"v": 2}}});
+        let raw = json!({"a": {"b": 1}, "items": [{"x": {"n": 1}}, {"y": 2}, {"x": {"n": 3}}], "map": {"k": {"v": 1}, "l": {"v": 2}},
+            "url": "https://api.example.com/repos/octocat/Hello-World/?page=2", "paths": ["/w/x", "y", 3]});
         for (place, want) in [
             ("$", raw.clone()),
             ("$.a.b", json!(1)),
@@ -207,6 +238,11 @@ mod tests {
             ("$.items.*.x.n", json!([1, 3])),
             ("$.map.*.v", json!([1, 2])),
             ("$.a.b.*", json!([])),
+            ("$.url/-1", json!("Hello-World")),
+            ("$.url/-2", json!("octocat")),
+            ("$.url/-9", Json::Null),
+            ("$.a.b/-1", Json::Null),
+            ("$.paths.*/-1", json!(["x", "y", null])),
         ] {
             let at = Locator::try_from(place.to_owned()).unwrap();
             assert_eq!(at.value(&raw), want, "{place}");

@@ -140,6 +140,14 @@ pub(super) fn excerpt(text: &str) -> String {
     text.chars().take(EXCERPT).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
+/// What the `errors` say of a GraphQL request whose status is no success, where they say more than that status: some servers
+/// refuse what is too much, or a login, with 400.
+pub(super) fn graphql_refused(operation: &Operation, body: &[u8]) -> Option<SourceError> {
+    operation.graphql.as_ref()?;
+    let error = graphql_errors(operation, &serde_json::from_slice(body).ok()?)?;
+    (error.kind != SourceErrorKind::Status).then_some(error)
+}
+
 /// What the `errors` of a GraphQL answer say. `None`: there are none.
 pub(super) fn graphql_errors(operation: &Operation, json: &Json) -> Option<SourceError> {
     let errors = match json.get("errors")? {
@@ -159,7 +167,7 @@ pub(super) fn graphql_errors(operation: &Operation, json: &Json) -> Option<Sourc
     let data = json.get("data").is_some_and(|data| !data.is_null());
     let kind = match () {
         () if has(&["RATE_LIMITED", "RATELIMITED", "THROTTLED"]) => SourceErrorKind::Rate(None),
-        () if has(&["UNAUTHENTICATED", "FORBIDDEN"]) => SourceErrorKind::Auth,
+        () if has(&["UNAUTHENTICATED", "AUTHENTICATION_ERROR", "FORBIDDEN"]) => SourceErrorKind::Auth,
         () if has(&["NOT_FOUND"]) && operation.kind == Kind::Get => SourceErrorKind::NotFound,
         () => SourceErrorKind::Status,
     };

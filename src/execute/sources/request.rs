@@ -36,10 +36,12 @@ pub(super) fn http(
     let method = verb.parse().map_err(|_| unfit("the catalog names no verb"))?;
     let mut url = address(ask, base, line)?;
     for (name, value) in to.query.iter() {
-        match filled(ask, value) {
-            None | Some(Json::Null) => {}
-            Some(Json::Array(items)) => items.iter().for_each(|item| add(&mut url, name, item)),
-            Some(value) => add(&mut url, name, &value),
+        let Some(value) = filled(ask, value).filter(|value| !value.is_null()) else { continue };
+        // What stands in the request line is for where nothing is given.
+        without(&mut url, name);
+        match value {
+            Json::Array(items) => items.iter().for_each(|item| add(&mut url, name, item)),
+            value => add(&mut url, name, &value),
         }
     }
     let mut headers = common_headers(common)?;

@@ -222,6 +222,7 @@ impl Way {
         let shows = self.login.is_shown_by(&String::from_utf8_lossy(&answer.body));
         let body = if shows { &[][..] } else { &answer.body };
         let error = answer::status(operation, answer.status, &answer.headers, body);
+        let error = answer::graphql_refused(operation, body).unwrap_or(error);
         let wait = match answer.status.as_u16() {
             429 | 503 => Some(answer::retry_after(&answer.headers)),
             _ => None,

@@ -23,6 +23,7 @@ use crate::{
     mcp::{Backend, scripted},
 };
 
+mod bundled;
 mod hostile;
 mod logins;
 mod paging;
@@ -183,7 +184,9 @@ fn sources_with(inside: &[&str], backends: Vec<Arc<dyn Backend>>) -> Reached {
     let house = Arc::new(House(backends));
     Reached::new(Settings {
         egress: Egress::new(Reach { inside }, crate::tls::public_roots()),
-        secrets: [("key".to_owned(), "s3cret".into())].into(),
+        secrets: [("key", "s3cret"), ("github/token", "ghp_local"), ("linear/key", "lin_local")]
+            .map(|(name, secret)| (name.to_owned(), secret.into()))
+            .into(),
         accounts: house.clone(),
         upstreams: house,
         hosts: Vec::new(),
