@@ -154,6 +154,17 @@ mod tests {
     }
 
     #[test]
+    fn a_login_at_another_host_is_looked_at_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.yaml");
+        let text = std::fs::read_to_string(corpus().join("tracker.yaml")).unwrap();
+        let login = "{scheme: client_credentials, token_url: \"https://login.example/token\", client_id: i, secret: s}";
+        std::fs::write(&file, text.replace("{scheme: bearer, secret: tracker_token}", login)).unwrap();
+        let answer = check(&[file], &["tracker.example.com".to_owned()], false);
+        assert_eq!(answer.err, "tracker: the host login.example is outside the allowlist\n");
+    }
+
+    #[test]
     fn warnings_are_1_only_when_that_is_asked_for() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.yaml");

@@ -56,13 +56,17 @@ impl Checking<'_> {
             self.fault(&source, "expected exactly one of url and upstream");
         }
         if let Some((key, text)) = self.catalog.source.url()
-            && !Url::parse(text).is_ok_and(|url| {
-                matches!(url.scheme(), "http" | "https") && url.has_host() && url.username().is_empty()
-            })
+            && !is_address(text)
         {
             self.fault(&source.then(key), "expected an http:// or https:// address without credentials");
         }
         let auth = self.catalog.source.auth();
+        if let Auth::ClientCredentials { token_url, .. } = auth
+            && !is_address(token_url)
+        {
+            let message = "expected an http:// or https:// address without credentials";
+            self.fault(&source.then("auth").then("token_url"), message);
+        }
         if let Some(secret) = auth.secret()
             && !is_secret_name(secret)
         {
@@ -151,7 +155,10 @@ impl Checking<'_> {
         let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
         let fields = entity.fields.keys().map(|name| (name, "field"));
         let relations = entity.relations.keys().map(|name| (name, "relation"));
-        let methods = self.catalog.methods(name).map(|(name, _, _)| (name, "method"));
+        // Disabled ones too: whoever confirms one should not have to rename it.
+        let methods =
+            self.catalog.operations.iter().filter(|(_, one)| one.entity == name && !one.kind.is_read());
+        let methods = methods.map(|(id, one)| (one.name.as_deref().unwrap_or(id), "method"));
         let mut twice = Vec::new();
         for (name, kind) in fields.chain(relations).chain(methods) {
             match seen.insert(name, kind) {
@@ -287,6 +294,7 @@ impl Checking<'_> {
             let message = "expected a verb and a path, such as GET /projects/{key.id}";
             self.fault(&path.then("http").then("send"), message);
         }
+        self.reads_only(operation, path);
         let many = matches!(operation.kind, Kind::Query | Kind::Search);
         let (row, rows) = match (&operation.http, &operation.graphql, &operation.mcp) {
             (Some(to), _, _) => (&to.row, &to.rows),
@@ -306,6 +314,28 @@ impl Checking<'_> {
         }
         if operation.pages.size() == Some(0) {
             self.fault(&path.then("pages").then("size"), "a page has at least one row");
+        }
+    }
+
+    /// A read has no effect that a plan could show: what it sends must not change anything.
+    fn reads_only(&mut self, operation: &Operation, path: &KeyPath) {
+        if !operation.kind.is_read() {
+            return;
+        }
+        let kind = kind(operation.kind);
+        if let Some(http) = &operation.http
+            && let Some((verb @ ("PUT" | "PATCH" | "DELETE"), _)) = http.send.split_once(' ')
+        {
+            let message =
+                format!("a {kind} sends no {verb}: missing effect, make it an update, a delete or an action");
+            self.fault(&path.then("http").then("send"), message);
+        }
+        let document = operation.graphql.as_ref().map(|to| to.document.trim_start());
+        if document.is_some_and(|document| document.starts_with("mutation")) {
+            let message = format!(
+                "a {kind} sends no mutation: missing effect, make it a create, an update, a delete or an action"
+            );
+            self.fault(&path.then("graphql").then("document"), message);
         }
     }
 
@@ -355,6 +385,12 @@ fn leaves(value: &Json, found: &mut Vec<Input>) -> Result<(), String> {
         Json::Null | Json::Bool(_) | Json::Number(_) => {}
     }
     Ok(())
+}
+
+fn is_address(text: &str) -> bool {
+    Url::parse(text).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https") && url.has_host() && url.username().is_empty()
+    })
 }
 
 fn is_request_line(line: &str) -> bool {

@@ -1,10 +1,12 @@
-//! What a catalog's author should look at, though the catalog can be used: what is declared and never sent, relations that
-//! lead nowhere, hosts that are not named.
+//! What a catalog's author should look at, though the catalog can be used: what is declared and never sent, relations and
+//! entities that nothing leads to, hosts that are not named.
 
 use url::Url;
 
+use std::collections::BTreeSet;
+
 use super::{
-    Catalog, Embed, Entity, Input, Kind, Need, Relation,
+    Catalog, Embed, Entity, Graphql, Input, Kind, Need, Operation, Pages, Relation,
     check::{Finding, inputs},
 };
 use crate::config::KeyPath;
@@ -12,6 +14,8 @@ use crate::config::KeyPath;
 pub(super) fn lint(catalog: &Catalog) -> Vec<Finding> {
     let mut found = Vec::new();
     unsent(catalog, &mut found);
+    twice(catalog, &mut found);
+    variables(catalog, &mut found);
     unreachable(catalog, &mut found);
     hosts(catalog, &mut found);
     unused(catalog, &mut found);
@@ -44,9 +48,97 @@ fn unsent(catalog: &Catalog, found: &mut Vec<Finding>) {
     }
 }
 
-/// Relations that no row could follow.
+/// What its pages send by themselves.
+fn paged(operation: &Operation) -> Vec<&str> {
+    let (one, other) = match &operation.pages {
+        Pages::None => (None, None),
+        Pages::Page { page, size_param, .. } => (Some(page), size_param.as_ref()),
+        Pages::Offset { offset, limit, .. } => (Some(offset), Some(limit)),
+        Pages::Cursor { send, size_param, .. } => (Some(send), size_param.as_ref()),
+        Pages::Link { size_param, .. } | Pages::NextUrl { size_param, .. } => (None, size_param.as_ref()),
+        Pages::Relay { after, first, .. } => (Some(after), first.as_ref()),
+    };
+    one.into_iter().chain(other).map(String::as_str).collect()
+}
+
+/// What both the mapping and the pages send: the pages win.
+fn twice(catalog: &Catalog, found: &mut Vec<Finding>) {
+    for (id, operation) in catalog.operations.iter() {
+        let http = operation.http.iter().flat_map(|to| to.query.keys());
+        let graphql = operation.graphql.iter().flat_map(|to| to.variables.keys());
+        let mcp = operation.mcp.iter().flat_map(|to| to.arguments.keys());
+        let paged = paged(operation);
+        for name in http.chain(graphql).chain(mcp).filter(|name| paged.contains(name)) {
+            let path = KeyPath::of(&["operations", id, "pages"]);
+            found.push((path, format!("{name} is sent by the pages, and by the mapping too")));
+        }
+    }
+}
+
+/// Variables that a document declares and nothing gives, and those that are given and not declared.
+fn variables(catalog: &Catalog, found: &mut Vec<Finding>) {
+    for (id, operation) in catalog.operations.iter() {
+        let Some(Graphql { document, variables, .. }) = &operation.graphql else { continue };
+        let given: BTreeSet<&str> = variables.keys().chain(paged(operation)).collect();
+        let declared = declared(document);
+        for (name, needed) in declared.iter().filter(|(name, _)| !given.contains(name)) {
+            if *needed {
+                let path = KeyPath::of(&["operations", id, "graphql", "variables"]);
+                found.push((path, format!("${name} is declared in the document and never given")));
+            }
+        }
+        for name in given.iter().filter(|name| !declared.iter().any(|(have, _)| have == *name)) {
+            let path = KeyPath::of(&["operations", id, "graphql", "document"]);
+            found.push((path, format!("${name} is given and not declared in the document")));
+        }
+    }
+}
+
+/// The variables that the head of a GraphQL document declares, and whether each must be given: it is not null and has no
+/// default (GraphQL October 2021, 2.10).
+fn declared(document: &str) -> Vec<(&str, bool)> {
+    let Some((head, _)) = document.split_once('{').filter(|(head, _)| head.contains('(')) else {
+        return Vec::new();
+    };
+    // Defaults may be objects: the head ends at the parenthesis that closes its first.
+    let (mut depth, mut end) = (0_usize, document.len());
+    for (at, c) in document.char_indices().skip_while(|(at, _)| *at < head.find('(').unwrap_or_default()) {
+        match c {
+            '(' => depth += 1,
+            ')' if depth == 1 => {
+                end = at;
+                break;
+            }
+            ')' => depth -= 1,
+            _ => {}
+        }
+    }
+    let mut declared = Vec::new();
+    for part in document[..end].split('$').skip(1) {
+        let len = part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(part.len());
+        let (name, of) = part.split_at(len);
+        let kind = of.split(['=', '@', ',']).next().unwrap_or_default().trim_end();
+        declared.push((name, kind.ends_with('!') && !of.contains('=')));
+    }
+    declared
+}
+
+/// Relations that no row could follow, and entities that nothing leads to.
 fn unreachable(catalog: &Catalog, found: &mut Vec<Finding>) {
     for (name, entity) in catalog.entities.iter() {
+        let led_to = |other: &Entity| other.relations.iter().any(|(_, relation)| relation.to == name);
+        // A disabled operation is one all the same: somebody is to confirm it.
+        let reached = entity.key.is_empty()
+            || catalog
+                .operations
+                .iter()
+                .any(|(_, one)| one.entity == name && (one.kind.is_read() || one.kind == Kind::Create))
+            || catalog.entities.iter().any(|(_, other)| led_to(other));
+        if !reached {
+            let message =
+                format!("unreachable: nothing reads or makes a {name}, and no relation leads to one");
+            found.push((KeyPath::of(&["entities", name]), message));
+        }
         for (relation_name, relation) in entity.relations.iter() {
             if let Some(why) = leads_nowhere(catalog, name, entity, relation_name, relation) {
                 found.push((KeyPath::of(&["entities", name, "relations", relation_name]), why));
@@ -63,6 +155,11 @@ fn leads_nowhere(
     relation: &Relation,
 ) -> Option<String> {
     let gets = |entity: &str| catalog.operation(entity, Kind::Get).is_some();
+    if let Some(query) =
+        relation.query.as_ref().filter(|id| catalog.operations.get(id).is_some_and(|one| !one.enabled))
+    {
+        return Some(format!("unreachable: {query} is not enabled"));
+    }
     if catalog.operation(name, Kind::Get).is_none() {
         // What stands in the row must come with the rows of some other operation.
         let needed: Vec<&str> = match (&relation.embed, &relation.by_ref) {

@@ -83,11 +83,15 @@ impl Source {
         }
     }
 
-    /// Every host that requests to it may lead to.
+    /// Every host that requests to it may lead to, that of its login among them.
     pub fn reached_hosts(&self) -> Vec<String> {
-        let own = self.url().and_then(|(_, url)| Url::parse(url).ok());
-        let own = own.as_ref().and_then(Url::host_str).map(str::to_owned);
-        own.into_iter().chain(self.hosts().iter().cloned()).collect()
+        let host = |url: &str| Url::parse(url).ok()?.host_str().map(str::to_owned);
+        let own = self.url().and_then(|(_, url)| host(url));
+        let login = match self.auth() {
+            Auth::ClientCredentials { token_url, .. } => host(token_url),
+            _ => None,
+        };
+        own.into_iter().chain(self.hosts().iter().cloned()).chain(login).collect()
     }
 
     /// Hosts that it names beside its URL's.

@@ -135,11 +135,58 @@ fn the_lint_finds_what_would_mislead_or_fail() {
             "say where they lie with rows",
         ),
         ("bind: {project: id}", "bind: {}", "issue_list needs project"),
+        ("name: delete", "name: title\n    enabled: false", "title is a field and a method"),
+        ("GET /projects, rows", "DELETE /projects, rows", "a query sends no DELETE: missing effect"),
+        (
+            "query: {state: args.state, ",
+            "query: {after: args.state, state: args.state, ",
+            "after is sent by the pages, and by the mapping too",
+        ),
+        (
+            "  issue_list:\n    kind: query",
+            "  issue_list:\n    enabled: false\n    kind: query",
+            "entities.Project.relations.issues: unreachable: issue_list is not enabled",
+        ),
+        (
+            "  Label:\n",
+            "  Lost: {key: [id], fields: {id: string}}\n  Label:\n",
+            "entities.Lost: unreachable: nothing reads or makes a Lost, and no relation leads to one",
+        ),
+        (
+            "{scheme: bearer, secret: tracker_token}",
+            "{scheme: client_credentials, token_url: file:///etc, client_id: i, secret: s}",
+            "source.auth.token_url: expected an http:// or https:// address",
+        ),
     ];
     for (old, new, want) in cases {
         let found = but(old, new).join("\n");
         assert!(if want.is_empty() { found.is_empty() } else { found.contains(want) }, "{new}: {found}");
     }
+}
+
+#[test]
+fn variables_of_a_document_and_what_is_given_are_the_same() {
+    let of = |document: &str, variables: &str, kind: &str| {
+        problems(&format!(
+            "catalog: g\nrevision: 1\ntitle: G\nsource: {{kind: graphql, url: \"https://g.example/graphql\"}}\n\
+             entities: {{Tag: {{key: [name], fields: {{name: string}}}}}}\noperations:\n  tags:\n    kind: {kind}\n    entity: Tag\n    \
+             args: {{color: {{type: string, need: required}}}}\n    \
+             graphql: {{document: '{document}', variables: {variables}, rows: $.data.tags.*}}\n    \
+             pages: {{style: relay, after: after, first: first, size: 5, info: $.data.info}}\n"
+        ))
+        .join("\n")
+    };
+    let good = "query($color: String!, $first: Int = 5, $after: String, $by: By = {a: [1]}) { tags(color: $color, other: $x) { name } }";
+    assert_eq!(of(good, "{color: args.color}", "query"), "");
+    let found = of(
+        "query T($first: Int, $after: String, $size: Int!) { tags { name } }",
+        "{color: args.color}",
+        "query",
+    );
+    assert!(found.contains("$size is declared in the document and never given"), "{found}");
+    assert!(found.contains("$color is given and not declared in the document"), "{found}");
+    let found = of("mutation { tags { name } }", "{color: args.color}", "query");
+    assert!(found.contains("a query sends no mutation: missing effect"), "{found}");
 }
 
 #[test]

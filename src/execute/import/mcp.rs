@@ -214,11 +214,11 @@ fn effect(tool: &Json) -> (&'static str, bool) {
 fn args(input: &Json, but: Option<&str>) -> Args {
     let input = Schema::new(input, input);
     let mut found = Args { args: Vec::new(), sent: Vec::new(), taught: 0 };
-    let mut taken = Taken::default();
+    let (mut taken, required) = (Taken::default(), input.required());
     for (wire, raw) in input.properties().into_iter().filter(|(wire, _)| Some(wire.as_str()) != but) {
         let of = input.to(raw);
         let name = taken.name(&wire, "value");
-        let need = input.requires(&wire).then_some("required");
+        let need = required.contains(&*wire).then_some("required");
         let sheet = schema::argument(of, raw, need, (name != wire).then_some(wire.as_str()));
         found.taught += name.len() + 24;
         found.sent.push((wire, format!("args.{name}").into()));

@@ -11,6 +11,8 @@ use super::{
 
 /// Most references that are followed one after the other.
 const DEEPEST: usize = 8;
+/// Most schemas that one is all of.
+const MOST_PARTS: usize = 64;
 /// Longest description of a field or an argument, in characters.
 const LONGEST: usize = 120;
 /// Most members of an enum that are taught; with more it is text.
@@ -93,6 +95,9 @@ impl<'a> Schema<'a> {
                 return;
             }
             for part in of.at["allOf"].as_array().into_iter().flatten() {
+                if seen.len() >= MOST_PARTS {
+                    break;
+                }
                 walk(of.to(part), deep + 1, seen, found);
             }
             found.push(of.at);
@@ -110,10 +115,14 @@ impl<'a> Schema<'a> {
         Schema::new(self.document, at)
     }
 
+    /// The properties that are always there.
+    pub fn required(&self) -> BTreeSet<&'a str> {
+        let all = self.parts().into_iter().filter_map(|at| at["required"].as_array());
+        all.flatten().filter_map(Json::as_str).collect()
+    }
+
     pub fn requires(&self, name: &str) -> bool {
-        self.parts().into_iter().any(|at| {
-            at["required"].as_array().into_iter().flatten().any(|required| required.as_str() == Some(name))
-        })
+        self.required().contains(name)
     }
 
     /// What each element of it is, where it is a list of objects.
@@ -213,13 +222,13 @@ pub(super) fn argument(of: Schema<'_>, raw: &Json, need: Option<&str>, wire: Opt
 
 /// The fields, and beside them what the server calls each.
 pub(super) fn fields_of(row: Schema<'_>) -> (Vec<(String, Sheet)>, Vec<String>) {
-    let mut taken = Taken::default();
+    let (mut taken, required) = (Taken::default(), row.required());
     let properties = row.properties().into_iter().filter(|(wire, _)| can_be_located(wire));
     properties
         .map(|(wire, raw)| {
             let name = taken.name(&wire, "value");
             let at = (name != wire).then(|| format!("$.{wire}"));
-            ((name, field(row.to(raw), raw, row.requires(&wire), at)), wire)
+            ((name, field(row.to(raw), raw, required.contains(&*wire), at)), wire)
         })
         .unzip()
 }

@@ -209,7 +209,9 @@ impl Way {
             built.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         }
         if body.is_some() {
-            built.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            // A catalog may say which JSON it is: `application/merge-patch+json`.
+            let json = HeaderValue::from_static("application/json");
+            built.headers_mut().entry(header::CONTENT_TYPE).or_insert(json);
         }
         if let Some((name, value)) = bears.header {
             built.headers_mut().insert(name, value);

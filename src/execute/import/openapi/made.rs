@@ -239,10 +239,10 @@ impl<'a> Made<'a> {
             sent.args.push((name, sheet));
             return;
         }
-        let mut members = Vec::new();
+        let (mut members, always) = (Vec::new(), body.schema.required());
         for (wire_name, raw) in props {
             let name = sent.taken.name(&wire_name, "value");
-            let need = (body.required && body.schema.requires(&wire_name)).then_some("required");
+            let need = (body.required && always.contains(&*wire_name)).then_some("required");
             let sheet = schema::argument(body.schema.to(raw), raw, need, wire(&name, &wire_name));
             sent.args.push((name.clone(), sheet));
             members.push((wire_name, format!("args.{name}").into()));

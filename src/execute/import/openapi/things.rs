@@ -153,12 +153,13 @@ impl<'a> Things<'a> {
             form.properties().into_iter().partition(|(wire, _)| can_be_located(wire));
         left.extend(all.drain(MOST_FIELDS.min(all.len())..));
         let left = left.into_iter().map(|(wire, _)| wire).collect();
+        let required = form.required();
         let props: Vec<Prop<'a>> = all
             .into_iter()
             .map(|(wire, raw)| {
                 let name = members.name(&wire, "value");
                 let at = (name != wire).then(|| format!("$.{wire}"));
-                let always = form.requires(&wire);
+                let always = required.contains(&*wire);
                 Prop { name, wire, raw, always, at }
             })
             .collect();
@@ -338,8 +339,8 @@ impl<'a> Thing<'a> {
         let last = || named(&last_word(param)).filter(|_| IDENTITIES.contains(&last_word(param).as_str()));
         let itself = || {
             let same = |of: Schema<'_>| kind.is_none() || of.kind() == kind;
-            let one = |name: &&str| self.scalars().find(|(_, prop, of)| prop.wire == **name && same(*of));
-            words.contains(&wanted).then(|| IDENTITIES.iter().find_map(|name| one(&name)))?.map(|(at, ..)| at)
+            let one = |name: &&str| self.scalars().find(|(_, prop, of)| prop.wire == *name && same(*of));
+            words.contains(&wanted).then(|| IDENTITIES.iter().find_map(one))?.map(|(at, ..)| at)
         };
         let other = || (wanted == "username").then(|| named("login"))?;
         named(&wanted).or(after).or_else(last).or_else(itself).or_else(other)
@@ -356,7 +357,7 @@ impl<'a> Thing<'a> {
         let (wire, raw) = ["login", "slug", "key", "name", "id"].iter().find_map(|name| {
             let inside = of.property(name).filter(|inside| is_scalar(*inside))?;
             let same = kind.is_none() || inside.kind() == kind;
-            same.then(|| (*name, inside.at))
+            same.then_some((*name, inside.at))
         })?;
         let prop = &mut self.props[at];
         (prop.raw, prop.at) = (raw, Some(format!("$.{}.{wire}", prop.wire)));
