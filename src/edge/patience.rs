@@ -3,12 +3,16 @@
 
 use crate::turns::Turn;
 use hyper::rt::{Read, ReadBufCursor, Write};
+use smallvec::SmallVec;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep};
+
+/// Pieces that are no larger together are written as one: copying them costs less than having the kernel gather them.
+const TOGETHER: usize = 2 << 10;
 
 /// Fails a write that has waited for longer than its time; reads pass as they are.
 pub struct Patient<T> {
@@ -81,7 +85,14 @@ impl<T: Write + Unpin> Write for Patient<T> {
         context: &mut Context<'_>,
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.bounded(context, |io, context| io.poll_write_vectored(context, bytes))
+        if bytes.iter().map(|piece| piece.len()).sum::<usize>() > TOGETHER {
+            return self.bounded(context, |io, context| io.poll_write_vectored(context, bytes));
+        }
+        self.bounded(context, |io, context| {
+            let mut whole = SmallVec::<[u8; TOGETHER]>::new();
+            bytes.iter().for_each(|piece| whole.extend_from_slice(piece));
+            io.poll_write(context, &whole)
+        })
     }
 }
 

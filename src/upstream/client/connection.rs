@@ -25,6 +25,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Socket for T {}
 /// Room for one read, at least and at most.
 const READ: usize = 8 << 10;
 const LARGE_READ: usize = 128 << 10;
+/// A body that is no larger is written as one with the head: copying it costs less than having the kernel gather both.
+const SMALL: usize = 2 << 10;
 
 pub(super) struct Connection {
     socket: Box<dyn Socket>,
@@ -48,7 +50,9 @@ pub(super) struct Connection {
 /// A request on its way out.
 #[derive(Default)]
 struct Output {
+    /// And a small body.
     head: BytesMut,
+    /// A larger one.
     body: Bytes,
     /// Bytes of both that are gone.
     sent: usize,
@@ -179,7 +183,13 @@ impl Output {
     fn begin(&mut self, request: &Sending<'_>, host: &HeaderValue, proxied: bool) {
         self.head.clear();
         head::write(request, host, proxied, &mut self.head);
-        self.body = request.body.clone();
+        self.body = match request.body.len() {
+            ..=SMALL => {
+                self.head.extend_from_slice(&request.body);
+                Bytes::new()
+            }
+            _ => request.body.clone(),
+        };
         (self.sent, self.flushed) = (0, false);
     }
 
@@ -187,10 +197,10 @@ impl Output {
         while self.sent < self.head.len() + self.body.len() {
             let head = self.head.get(self.sent..).unwrap_or_default();
             let body = &self.body[self.sent.saturating_sub(self.head.len())..];
-            let written = match head.is_empty() {
-                true => Pin::new(&mut *socket).poll_write(context, body),
-                false => {
-                    let both = [IoSlice::new(head), IoSlice::new(body)];
+            let written = match (head, body) {
+                ([], one) | (one, []) => Pin::new(&mut *socket).poll_write(context, one),
+                both => {
+                    let both = [IoSlice::new(both.0), IoSlice::new(both.1)];
                     Pin::new(&mut *socket).poll_write_vectored(context, &both)
                 }
             };
