@@ -39,8 +39,8 @@ fn values(map: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
 }
 
 fn is_listed(list: &[String], value: &str) -> bool {
-    list.iter()
-        .any(|l| l == "*" || l.eq_ignore_ascii_case(value) || l.eq_ignore_ascii_case(without_port(value)))
+    let bare = without_port(value);
+    list.iter().any(|l| l == "*" || l.eq_ignore_ascii_case(value) || l.eq_ignore_ascii_case(bare))
 }
 
 fn without_port(authority: &str) -> &str {

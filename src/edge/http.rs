@@ -8,6 +8,7 @@ use crate::auth::Denied;
 use crate::mcp::Access;
 use crate::policy::Admission;
 use crate::wire::envelope::Body as Content;
+use crate::wire::headers::Accepted;
 use crate::wire::{Message, Refused, code, envelope, headers};
 use axum::body::{Body, HttpBody as _};
 use bytes::Bytes;
@@ -238,7 +239,7 @@ async fn post(
     map: HeaderMap,
     body: &mut Body,
 ) -> Response<Body> {
-    if !headers::accepts(&map, "application", "json") && !headers::accepts(&map, "text", "event-stream") {
+    if let Accepted { json: false, stream: false } = Accepted::of(&map) {
         let why = "Accept must admit application/json and text/event-stream";
         return body::refusal(&gate, StatusCode::NOT_ACCEPTABLE, why);
     }

@@ -45,7 +45,8 @@ pub struct Outgoing {
     pub id: Id,
     pub method: Method,
     pub params: Raw,
-    /// What `Mcp-Name` carries, where the method has it: the name, URI or task id as the upstream knows it.
+    /// What `Mcp-Name` carries, which the modern era alone has, where the method has it: the name, URI or task id as the upstream
+    /// knows it.
     pub name: Option<String>,
     /// The progress token in `params`, where there is one: ours, unique like the id.
     pub progress: Option<Bytes>,

@@ -131,26 +131,28 @@ fn message<'a>(
     outline: &mut Outline<'a>,
 ) -> Result<Message, Refused> {
     let members = rule.members(text, span.start, outline).map_err(|e| refuse(None, e))?;
-    let find = |key: &str| members.iter().find(|m| m.is(key)).map(|m| m.value.clone());
-    let id_span = find("id");
+    let mut found: [Option<Span>; KEYS.len()] = Default::default();
+    for (n, m) in members.iter().filter_map(|m| Some((m.among(&KEYS)?, m))) {
+        found[n].get_or_insert_with(|| m.value.clone());
+    }
+    let [version, id_span, method, params, result, error] = found;
     let id = id_span.as_ref().and_then(|span| Id::read(text, span));
     if let Some(key) = rule.variant(&members, &KEYS) {
         return Err(invalid(id, format!("a key that differs from \"{key}\" by case")));
     }
-    let version = find("jsonrpc").and_then(|span| json::string(text, &span).map(|v| v == "2.0"));
-    if version != Some(true) && rule == Rule::Strict {
+    if rule == Rule::Strict && !version.is_some_and(|span| is_two(text, &span)) {
         return Err(invalid(id, "\"jsonrpc\" must be \"2.0\""));
     }
-    let Some(method) = find("method") else {
-        return response(text, find("result"), find("error"), id_span.as_ref(), id, outline);
+    let Some(method) = method else {
+        return response(text, result, error, id_span.as_ref(), id, outline);
     };
     let Some(method) = json::string(text, &method).map(|name| Method::parse(&name)) else {
         return Err(invalid(id, "\"method\" must be a string"));
     };
-    if find("result").is_some() || find("error").is_some() {
+    if result.is_some() || error.is_some() {
         return Err(invalid(id, "a request has no \"result\" and no \"error\""));
     }
-    let params = match find("params") {
+    let params = match params {
         Some(span) if text[span.start as usize] == b'{' => {
             Params::at(text, &span, rule, outline).map_err(|why| invalid(id.clone(), why))?
         }
@@ -162,6 +164,12 @@ fn message<'a>(
         (Some(_), Some(id)) => Ok(Message::Request(Request { id, method, params })),
         (Some(_), None) => Err(invalid(None, "\"id\" must be a string or an integer")),
     }
+}
+
+/// Whether `"2.0"` stands there, in whatever spelling.
+fn is_two(text: &[u8], span: &Span) -> bool {
+    text[span.start as usize..span.end as usize] == *b"\"2.0\""
+        || json::string(text, span).is_some_and(|version| version == "2.0")
 }
 
 fn response<'a>(
@@ -224,7 +232,8 @@ fn put_method(out: &mut BytesMut, method: &Method) {
 
 /// Writes a request; `id` and `params` go out as they are.
 pub fn write_request(id: &Id, method: &Method, params: &Raw) -> Bytes {
-    let mut out = BytesMut::with_capacity(50 + id.token().len() + method.as_str().len() + params.len());
+    // To the byte, for most methods: what is neither shared nor has room to spare needs no second allocation.
+    let mut out = BytesMut::with_capacity(45 + id.token().len() + method.as_str().len() + params.len());
     out.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     out.put_slice(id.token());
     out.put_slice(b",\"method\":");
@@ -252,7 +261,8 @@ pub fn write_response(id: Option<&Id>, outcome: Result<&Raw, &Raw>) -> Bytes {
         Ok(result) => (b",\"result\":", result),
         Err(error) => (b",\"error\":", error),
     };
-    let mut out = BytesMut::with_capacity(48 + id.map_or(0, |id| id.token().len()) + value.len());
+    let id_member = id.map_or(0, |id| 6 + id.token().len());
+    let mut out = BytesMut::with_capacity(17 + id_member + key.len() + value.len());
     out.put_slice(b"{\"jsonrpc\":\"2.0\"");
     if let Some(id) = id {
         out.put_slice(b",\"id\":");
@@ -261,6 +271,7 @@ pub fn write_response(id: Option<&Id>, outcome: Result<&Raw, &Raw>) -> Bytes {
     out.put_slice(key);
     value.write(&mut out);
     out.put_u8(b'}');
+    debug_assert_eq!(out.len(), out.capacity(), "to the byte, as a request");
     out.freeze()
 }
 

@@ -81,12 +81,24 @@ pub fn decoded<'a>(map: &'a http::HeaderMap, name: &HeaderName) -> Result<Option
     Ok(found)
 }
 
+/// What the `Accept` header of a POST admits of the two that there are.
+pub struct Accepted {
+    pub json: bool,
+    pub stream: bool,
+}
+
+impl Accepted {
+    pub fn of(map: &http::HeaderMap) -> Accepted {
+        // What clients of MCP send, nearly all of them.
+        if map.get(http::header::ACCEPT).is_some_and(|v| v == "application/json, text/event-stream") {
+            return Accepted { json: true, stream: true };
+        }
+        Accepted { json: accepts(map, "application", "json"), stream: accepts(map, "text", "event-stream") }
+    }
+}
+
 /// Whether an `Accept` header admits `kind/sub`, ranges and case aside. No header admits everything (RFC 9110 12.5.1).
 pub fn accepts(map: &http::HeaderMap, kind: &str, sub: &str) -> bool {
-    // What clients of MCP send, nearly all of them.
-    if map.get(http::header::ACCEPT).is_some_and(|v| v == "application/json, text/event-stream") {
-        return matches!((kind, sub), ("application", "json") | ("text", "event-stream"));
-    }
     let mut any = false;
     for value in map.get_all(http::header::ACCEPT) {
         let Ok(value) = value.to_str() else { continue };
@@ -158,6 +170,15 @@ mod tests {
         assert!(accepts(&with("*/*"), "application", "json"));
         assert!(accepts(&with("text/*"), "text", "event-stream"));
         assert!(!accepts(&with("text/html"), "application", "json"));
+        for (said, json, stream) in [
+            ("application/json, text/event-stream", true, true),
+            ("application/json", true, false),
+            ("text/event-stream;q=1", false, true),
+            ("text/html", false, false),
+        ] {
+            let accepted = Accepted::of(&with(said));
+            assert_eq!((accepted.json, accepted.stream), (json, stream), "{said}");
+        }
         assert!(accepts(&http::HeaderMap::new(), "application", "json"));
     }
 }

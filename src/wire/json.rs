@@ -57,6 +57,15 @@ impl<'a> Member<'a> {
         if self.escaped { self.key() == name } else { self.key == name.as_bytes() }
     }
 
+    /// Which of `names` the key is, in whatever spelling.
+    #[inline]
+    pub fn among(&self, names: &[&str]) -> Option<usize> {
+        match self.escaped {
+            true => names.iter().position(|name| self.key() == *name),
+            false => names.iter().position(|name| self.key == name.as_bytes()),
+        }
+    }
+
     /// Whether the key may be as long as one of those whose lengths, below 64, are the bits of `lengths`.
     #[inline]
     pub fn has_length_in(&self, lengths: u64) -> bool {
@@ -70,11 +79,13 @@ impl<'a> Member<'a> {
             let key = self.key();
             key != name && key.eq_ignore_ascii_case(name)
         } else {
-            self.key.len() == name.len()
-                && self.key != name.as_bytes()
-                && self.key.eq_ignore_ascii_case(name.as_bytes())
+            self.key.len() == name.len() && differs_by_case(self.key, name.as_bytes())
         }
     }
+}
+
+fn differs_by_case(key: &[u8], name: &[u8]) -> bool {
+    key != name && key.eq_ignore_ascii_case(name)
 }
 
 /// The members of the object that starts at `at` of an already checked text. Not an object: `NotObject`. Keys given twice
@@ -267,8 +278,18 @@ fn space(text: &[u8], mut i: usize) -> usize {
     i
 }
 
-/// The end of the value at `at`. Iterative, so that no text, however deep, can exhaust the stack.
+/// The end of the value at `at`.
+#[inline]
 fn value(text: &[u8], at: usize, depth: u16, limit: u16) -> Result<usize, JsonError> {
+    match text.get(at) {
+        Some(b'"') => quoted(text, at),
+        Some(b'-' | b'0'..=b'9') => number(text, at),
+        _ => nested(text, at, depth, limit),
+    }
+}
+
+/// The end of any value. Iterative, so that no text, however deep, can exhaust the stack.
+fn nested(text: &[u8], at: usize, depth: u16, limit: u16) -> Result<usize, JsonError> {
     // One bit a level: whether the level is an object. Two words cover the default limit without an allocation.
     let mut levels: smallvec::SmallVec<[u8; 128]> = smallvec::SmallVec::new();
     let mut i = at;
@@ -339,6 +360,7 @@ fn utf8(text: &[u8]) -> Result<(), JsonError> {
 }
 
 /// The end of the string token at `at`.
+#[inline]
 fn quoted(text: &[u8], at: usize) -> Result<usize, JsonError> {
     quoted_and_escaped(text, at).map(|(end, _)| end)
 }
@@ -349,12 +371,21 @@ fn quoted_and_escaped(text: &[u8], at: usize) -> Result<(usize, bool), JsonError
     if text.get(at) != Some(&b'"') {
         return Err(JsonError::Syntax(at));
     }
-    let (mut i, mut escaped) = (at + 1, false);
+    let end = at + 1 + plain(text, at + 1);
+    match text.get(end) {
+        Some(b'"') => Ok((end + 1, false)),
+        _ => escaped(text, end).map(|end| (end, true)),
+    }
+}
+
+/// The end of the string token whose first byte that is not plain is at `at`.
+#[cold]
+fn escaped(text: &[u8], at: usize) -> Result<usize, JsonError> {
+    let mut i = at;
     loop {
-        i += plain(text, i);
         match text.get(i) {
-            Some(b'"') => return Ok((i + 1, escaped)),
-            Some(b'\\') => escaped = true,
+            Some(b'"') => return Ok(i + 1),
+            Some(b'\\') => {}
             _ => return Err(JsonError::Syntax(i)),
         }
         match text.get(i + 1) {
@@ -362,6 +393,7 @@ fn quoted_and_escaped(text: &[u8], at: usize) -> Result<(usize, bool), JsonError
             Some(b'u') if hex4(text, i + 2).is_some() => i += 6,
             _ => return Err(JsonError::Syntax(i)),
         }
+        i += plain(text, i);
     }
 }
 

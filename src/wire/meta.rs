@@ -44,15 +44,20 @@ impl Meta {
             return Err(format!("_meta: a key that differs from \"{key}\" by case"));
         }
         let from_base = |span: &Span| span.start - base..span.end - base;
-        let find = |key: &str| members.iter().find(|m| m.is(key)).map(|m| from_base(&m.value));
+        let mut found: [Option<Span>; KEYS.len()] = Default::default();
+        for (n, m) in members.iter().filter_map(|m| Some((m.among(&KEYS)?, m))) {
+            found[n].get_or_insert_with(|| from_base(&m.value));
+        }
+        let [progress_token, version, client_info, capabilities, log_level, subscription_id] = found;
+        let whole = from_base(&whole);
         Ok(Some(Meta {
-            progress_token: find(KEYS[0]),
-            version: find(VERSION),
-            client_info: find(CLIENT_INFO),
-            capabilities: find(CAPABILITIES),
-            log_level: find(LOG_LEVEL),
-            subscription_id: find(SUBSCRIPTION_ID),
-            whole: from_base(&whole),
+            whole,
+            progress_token,
+            version,
+            client_info,
+            capabilities,
+            log_level,
+            subscription_id,
         }))
     }
 

@@ -101,14 +101,14 @@ impl Params {
         if let Some(key) = rule.variant(&members, &KEYS) {
             return Err(format!("params: a key that differs from \"{key}\" by case"));
         }
-        let mut params = Params::over(Raw::trusted(text.clone()));
+        let mut params = Params::over(Raw::trusted(text));
         let p: &mut Fields = &mut params;
         for m in &members {
-            let Some(at) = KEYS.iter().position(|k| m.is(k)) else { continue };
+            let Some(at) = m.among(&KEYS) else { continue };
             let value = m.value.start - base..m.value.end - base;
             match at {
                 3 => {
-                    if rule == Rule::Strict && text[value.start as usize] == b'{' {
+                    if rule == Rule::Strict && whole[m.value.start as usize] == b'{' {
                         rule.members(whole, m.value.start, outline).map_err(|e| format!("arguments: {e}"))?;
                     }
                     first(&mut p.arguments, value);
@@ -169,8 +169,7 @@ impl Params {
 
     /// As [`Params::string`], with what [`Params::set`] wrote there: what a peer will read, and so what `Mcp-Name` says.
     pub fn written(&self, span: &Option<Span>) -> Option<String> {
-        let token = self.raw.written(span.as_ref()?);
-        json::string(&token, &(0..token.len() as u32)).map(Cow::into_owned)
+        self.raw.written_string(span.as_ref()?).map(Cow::into_owned)
     }
 
     /// `params.name` as it came, edits aside.

@@ -72,6 +72,14 @@ impl Raw {
         edit.map_or_else(|| self.part(span).text, |(_, with)| with.clone())
     }
 
+    /// The string that [`Raw::written`] gives; `None` where it is none.
+    pub fn written_string(&self, span: &Span) -> Option<std::borrow::Cow<'_, str>> {
+        match self.edits.iter().find(|(s, _)| s == span && s.start < s.end) {
+            Some((_, with)) => json::string(with, &(0..with.len() as u32)),
+            None => self.string(span),
+        }
+    }
+
     /// The same object, edits applied, without the members of these names. A copy: not for the path of every call.
     pub fn without(&self, keys: &[&str]) -> Raw {
         let text = self.to_bytes();

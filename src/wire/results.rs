@@ -4,6 +4,9 @@ use super::json::Member;
 use super::meta::SERVER_INFO;
 use super::{Raw, Span, json};
 
+const KEYS: [&str; 8] =
+    ["resultType", "ttlMs", "cacheScope", "nextCursor", "requestState", "inputRequests", "_meta", "isError"];
+
 /// Where the fields of a result stand that the protocol owns. Spans speak of the result's text.
 #[derive(Clone, Debug, Default)]
 pub struct ResultView {
@@ -38,22 +41,22 @@ impl ResultView {
         inner: impl FnOnce(u32) -> Option<Vec<Member<'a>>>,
     ) -> ResultView {
         let from_base = |span: Span| span.start - base..span.end - base;
-        let mut view = ResultView::default();
-        for m in members {
-            let slots = [
-                ("resultType", &mut view.result_type),
-                ("ttlMs", &mut view.ttl),
-                ("cacheScope", &mut view.scope),
-                ("nextCursor", &mut view.next_cursor),
-                ("requestState", &mut view.request_state),
-                ("inputRequests", &mut view.input_requests),
-                ("_meta", &mut view.meta),
-                ("isError", &mut view.is_error),
-            ];
-            if let Some((_, slot)) = slots.into_iter().find(|(key, _)| m.is(key)) {
-                slot.get_or_insert(from_base(m.value));
-            }
+        let mut found: [Option<Span>; KEYS.len()] = Default::default();
+        for (n, m) in members.into_iter().filter_map(|m| Some((m.among(&KEYS)?, m))) {
+            found[n].get_or_insert(from_base(m.value));
         }
+        let [result_type, ttl, scope, next_cursor, request_state, input_requests, meta, is_error] = found;
+        let mut view = ResultView {
+            result_type,
+            ttl,
+            scope,
+            next_cursor,
+            request_state,
+            input_requests,
+            meta,
+            server_info: None,
+            is_error,
+        };
         match view.meta.as_ref().and_then(|meta| inner(base + meta.start)) {
             Some(meta) => {
                 let info = meta.into_iter().find(|m| m.is(SERVER_INFO));

@@ -25,7 +25,7 @@ impl Inner {
             id,
             method: job.method.clone(),
             params,
-            name: name(&job.method, &job.params),
+            name: modern.then(|| name(&job.method, &job.params)).flatten(),
             trail: job.trail.clone(),
             deadline: job.deadline,
         }

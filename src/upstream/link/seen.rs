@@ -14,12 +14,11 @@ use http::{HeaderName, HeaderValue};
 impl Inner {
     /// The call goes to this upstream. Gives the span of it where the call is traced; its params then bear the context.
     pub(super) fn notice(&self, watch: &Watch, call: &mut Call) -> Option<Onward> {
-        let token = match (&call.method, &call.params.name) {
-            (Method::ToolsCall, Some(span)) => call.params.raw.written(span),
-            _ => Bytes::new(),
-        };
-        let tool = json::string(&token, &(0..token.len() as u32));
         let params = &call.params;
+        let tool = match (&call.method, &params.name) {
+            (Method::ToolsCall, Some(span)) => params.raw.written_string(span),
+            _ => None,
+        };
         let arguments = || Some(params.raw.written(params.arguments.as_ref()?));
         watch.at(&self.meters, tool.as_deref(), arguments);
         let transport = if self.reach.http.is_some() { "http" } else { "stdio" };
