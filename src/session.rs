@@ -247,20 +247,18 @@ impl Sessions {
         let Some(field) = record.field(FACTS) else { return Found::Unknown };
         // Another request may have made it while this one waited.
         let session = match held.or_else(|| self.held(&id)) {
-            Some(session) if session.facts().packed == *field => session,
-            Some(session) => match Facts::read(&record) {
-                Some(facts) => {
-                    session.learn(facts);
-                    session
-                }
-                None => return Found::Unknown,
-            },
+            Some(session) => session,
             None => match Facts::read(&record) {
                 Some(facts) => self.handle(id, facts),
                 None => return Found::Unknown,
             },
         };
-        let facts = session.facts();
+        let mut facts = session.facts();
+        if facts.packed != *field {
+            let Some(read) = Facts::read(&record) else { return Found::Unknown };
+            session.learn(read);
+            facts = session.facts();
+        }
         // One that ended here takes no call any more, whatever a late reading still says of it.
         if shared.is_over(&facts) || session.is_over() {
             drop(facts);

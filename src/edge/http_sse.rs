@@ -128,7 +128,17 @@ async fn take(
         let why = "session_id is required; it is in the endpoint event of the stream";
         return peer::refused(&gate, StatusCode::BAD_REQUEST, None, code::INVALID_REQUEST, why);
     };
-    let peer = match Peer::of(&gate, &mount, &access, &parts.headers, name, Transport::Sse, None).await {
+    let peer = match Peer::of(
+        gate.clone(),
+        mount.clone(),
+        access.clone(),
+        &parts.headers,
+        name,
+        Transport::Sse,
+        None,
+    )
+    .await
+    {
         Ok(peer) => peer,
         Err(refusal) => return refusal,
     };
@@ -161,7 +171,7 @@ async fn take(
         [request] if request.method == Method::Initialize => begin(peer, &parts.headers, request).await,
         [] if ready.is_empty() => body::empty(&gate, StatusCode::ACCEPTED),
         _ => {
-            exchange::answer_on_stream(peer, session, requests, ready);
+            exchange::answer_on_stream(peer, session, requests.into(), ready);
             body::empty(&gate, StatusCode::ACCEPTED)
         }
     }

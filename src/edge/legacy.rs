@@ -17,6 +17,7 @@ use super::http as requests;
 use crate::mcp::{Access, Note, Session as _};
 use crate::session::{Answered, Deleted, Ended, Resumed};
 use crate::telemetry::{evidence, metrics};
+use crate::wire::headers::Accepted;
 use crate::wire::{
     self, Id, Message, Method, Notification, Refused, Request, Version, code, envelope, headers,
 };
@@ -25,6 +26,7 @@ use bytes::Bytes;
 use exchange::{Answer, Takes};
 use http::{HeaderMap, Response, StatusCode};
 use peer::Peer;
+use smallvec::smallvec;
 use std::sync::Arc;
 use tokio::time::MissedTickBehavior;
 
@@ -38,7 +40,7 @@ pub async fn post(
     map: HeaderMap,
     message: Message,
 ) -> Response<Body> {
-    let peer = match Peer::named(&gate, &mount, &access, &map, id_of(&message)).await {
+    let peer = match Peer::named(gate, mount, access, &map, id_of(&message)).await {
         Ok(peer) => peer,
         Err(refusal) => return refusal,
     };
@@ -73,7 +75,7 @@ async fn take(peer: Peer, map: &HeaderMap, message: Message) -> Response<Body> {
                 Box::pin(session.heard_at_all()).await;
             }
             let takes = takes(map, false);
-            let answer = exchange::answer(peer.clone(), vec![request], Vec::new(), takes).await;
+            let answer = exchange::answer(&peer, smallvec![request], Vec::new(), takes).await;
             respond(&peer, answer)
         }
         Message::Notification(note) => {
@@ -109,7 +111,7 @@ pub async fn batch(
 ) -> Response<Body> {
     let Ok(version) = era::version_header(&map) else { return bad_version(&gate) };
     let peer = if !gate.rules.stateless && map.contains_key(&headers::SESSION_ID) {
-        match Peer::named(&gate, &mount, &access, &map, None).await {
+        match Peer::named(gate.clone(), mount, access, &map, None).await {
             Ok(peer) => peer,
             Err(refusal) => return refusal,
         }
@@ -127,7 +129,7 @@ pub async fn batch(
     if requests.is_empty() && ready.is_empty() {
         return body::empty(&gate, StatusCode::ACCEPTED);
     }
-    let answer = exchange::answer(peer.clone(), requests, ready, takes(&map, true)).await;
+    let answer = exchange::answer(&peer, requests.into(), ready, takes(&map, true)).await;
     respond(&peer, answer)
 }
 
@@ -174,7 +176,7 @@ pub async fn get(gate: Arc<Gate>, mount: Arc<Mount>, access: Arc<Access>, map: H
     if !headers::accepts(&map, "text", "event-stream") {
         return body::refusal(&gate, StatusCode::NOT_ACCEPTABLE, "Accept must admit text/event-stream");
     }
-    let peer = match Peer::named(&gate, &mount, &access, &map, None).await {
+    let peer = match Peer::named(gate.clone(), mount, access, &map, None).await {
         Ok(peer) => peer,
         Err(refusal) => return refusal,
     };
@@ -304,11 +306,8 @@ fn respond(peer: &Peer, answer: Answer) -> Response<Body> {
 }
 
 fn takes(map: &HeaderMap, batch: bool) -> Takes {
-    Takes {
-        json: headers::accepts(map, "application", "json"),
-        stream: headers::accepts(map, "text", "event-stream"),
-        batch,
-    }
+    let Accepted { json, stream } = Accepted::of(map);
+    Takes { json, stream, batch }
 }
 
 fn is_initialized(message: &Message) -> bool {

@@ -5,14 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use bytes::Bytes;
 use futures_util::task::AtomicWaker;
+use smallvec::SmallVec;
 
 use super::{LiveSession, lock};
 use crate::wire::Id;
 
 /// Where no call runs any more, room for so many is kept.
 const FEW: usize = 8;
+
+/// An id as it stands in its message; most are short.
+type Token = SmallVec<[u8; 24]>;
 
 /// The calls of one client: of a session, or of a pipe. Clones share them.
 #[derive(Clone, Default)]
@@ -25,7 +28,7 @@ pub struct Calls {
 #[derive(Default)]
 struct Running {
     /// Each with its id's token, for `7` and `"7"` are two ids. Clients that repeat an id have several calls under it.
-    places: Vec<Option<(Bytes, Arc<Stop>)>>,
+    places: Vec<Option<(Token, Arc<Stop>)>>,
     /// The places that are free.
     free: Vec<usize>,
     /// The client is gone: what begins is cancelled at once.
@@ -52,7 +55,7 @@ impl Stop {
 
 impl Running {
     fn of<'a>(&'a self, id: &'a [u8]) -> impl Iterator<Item = &'a Arc<Stop>> {
-        self.places.iter().flatten().filter(move |(of, _)| *of == id).map(|(_, cancel)| cancel)
+        self.places.iter().flatten().filter(move |(of, _)| **of == *id).map(|(_, cancel)| cancel)
     }
 }
 
@@ -78,7 +81,7 @@ impl Calls {
     /// A call begins.
     pub fn begin(&self, id: &Id) -> Called {
         // Copied, so that the id does not keep the whole request.
-        let (id, stop) = (Bytes::copy_from_slice(id.token()), Arc::<Stop>::default());
+        let (id, stop) = (Token::from_slice(id.token()), Arc::<Stop>::default());
         let call = Some((id, stop.clone()));
         let mut running = lock(&self.running);
         if running.over {

@@ -199,19 +199,24 @@ impl LiveSession {
     /// Counts as a use: extends the life where a part of it has passed since anyone's touch, and else costs nothing.
     /// Errors: the store is away; the session lives on by what it had.
     pub async fn touch(&self) -> Result<(), StoreAway> {
-        let facts = self.facts.load_full();
+        match self.to_extend() {
+            Some(facts) => Box::pin(self.extend(facts)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The facts, where it is time to extend the life that they speak of and nobody in this pod does.
+    fn to_extend(&self) -> Option<Arc<Facts>> {
+        let facts = self.facts.load();
         let life = self.shared.life(facts.transport);
         let due =
             !facts.used || now().saturating_sub(facts.touched) >= (life / TOUCH_PART).as_millis() as u64;
-        if !due || self.touching.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
-        // Also where whoever asked goes away in the middle of it.
-        let _over = Touching(&self.touching);
-        self.extend(facts).await
+        (due && !self.touching.swap(true, Ordering::AcqRel)).then(|| Guard::into_inner(facts))
     }
 
     async fn extend(&self, was: Arc<Facts>) -> Result<(), StoreAway> {
+        // Also where whoever asked goes away in the middle of it.
+        let _over = Touching(&self.touching);
         let facts = Facts { touched: now(), used: true, ..(*was).clone() }.pack();
         match self.write(&was, &facts, Some(self.shared.kept(&facts))).await? {
             Some(rev) => {

@@ -5,6 +5,7 @@ mod ledger;
 mod post;
 mod slot;
 
+use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -80,8 +81,8 @@ impl Store for Memory {
     }
 
     fn near(&self, key: Key) -> Fut<Option<Record>> {
-        let shared = self.shared.clone();
-        async move { shared.slot(&key.tag).near(&key, clock::lately()) }.boxed()
+        // Looked at at once: it changes nothing.
+        ready(self.shared.slot(&key.tag).near(&key, clock::lately())).boxed()
     }
 
     fn commit(&self, checks: Vec<(Key, Check)>, writes: Vec<(Key, Write)>, _: Sure) -> Fut<Commit> {

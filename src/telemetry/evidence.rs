@@ -8,7 +8,6 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Attachments that are remembered.
 const MOST: usize = 1_000;
@@ -106,8 +105,13 @@ pub(super) fn note(who: &dyn Who, kinds: impl IntoIterator<Item = Kind>) {
         return;
     }
     let book = book();
-    let known = book.all.read().unwrap_or_else(PoisonError::into_inner).get(who.key()).cloned();
-    let (attachment, now) = (known.unwrap_or_else(|| book.make(who)), now());
+    let now = now();
+    let known = book.all.read().unwrap_or_else(PoisonError::into_inner);
+    if let Some(attachment) = known.get(who.key()) {
+        return kinds.for_each(|kind| attachment.saw(kind, now));
+    }
+    drop(known);
+    let attachment = book.make(who);
     kinds.for_each(|kind| attachment.saw(kind, now));
 }
 
@@ -192,7 +196,7 @@ impl Attachment {
 }
 
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    crate::clock::unix_ms()
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use exchange::Exchange;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
+use giveup::GiveUp;
 use std::sync::Arc;
 
 /// An upstream's address and how it is spoken to.
@@ -46,7 +47,7 @@ impl Http {
 
 impl Transport for Http {
     fn request(&self, route: Route, request: Outgoing) -> Sent<Answered> {
-        self.exchange.clone().request(route, request).boxed()
+        Exchange::request(GiveUp::watch(self.exchange.clone(), route, request)).boxed()
     }
 
     fn resume(&self, route: Route, request: Outgoing, after: Bytes) -> Sent<Answered> {

@@ -11,7 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("store", &["clock", "telemetry", "tls"]),
     ("config", &[]),
-    ("telemetry", &[]),
+    ("telemetry", &["clock"]),
     ("lifecycle", &[]),
     ("sealing", &[]),
     ("lines", &[]),

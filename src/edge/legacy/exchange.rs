@@ -18,6 +18,7 @@ use http::StatusCode;
 use smallvec::SmallVec;
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
@@ -62,16 +63,15 @@ enum Out {
 }
 
 /// Runs the requests of a POST. `ready` are answers that are known already.
-pub async fn answer(peer: Peer, requests: Vec<Request>, ready: Vec<Bytes>, takes: Takes) -> Answer {
-    let opened = Arc::new(Mutex::new(None));
-    let tasks = peer.gate.tasks.clone();
+pub async fn answer(peer: &Peer, requests: Few<Request>, ready: Vec<Bytes>, takes: Takes) -> Answer {
+    let opened = Arc::<Opened>::default();
     let opener = Some(opened.clone());
-    let exchange = Exchange { opener, ..Exchange::new(peer, requests.len(), ready, takes) };
-    Attended { run: Some(Box::pin(exchange.run(requests))), tasks, opened }.await
+    let exchange = Exchange { opener, ..Exchange::new(peer.clone(), requests.len(), ready, takes) };
+    Attended { run: Some(Box::pin(exchange.run(requests))), tasks: &peer.gate.tasks, opened }.await
 }
 
 /// Runs requests whose answers go to the session's one stream.
-pub fn answer_on_stream(peer: Peer, session: Arc<LiveSession>, requests: Vec<Request>, ready: Vec<Bytes>) {
+pub fn answer_on_stream(peer: Peer, session: Arc<LiveSession>, requests: Few<Request>, ready: Vec<Bytes>) {
     let takes = Takes { json: false, stream: true, batch: false };
     let exchange =
         Exchange { out: Some(Out::Session(session)), ..Exchange::new(peer, requests.len(), ready, takes) };
@@ -89,16 +89,33 @@ pub async fn say_lost(peer: &Peer, session: &Arc<LiveSession>, noted: &[u8]) {
 }
 
 /// An exchange that runs in the task of its socket as long as that waits for the answer: most need no task of their own.
-struct Attended {
+struct Attended<'a> {
     run: Option<BoxFuture<'static, ()>>,
-    tasks: TaskTracker,
-    opened: Opened,
+    tasks: &'a TaskTracker,
+    opened: Arc<Opened>,
 }
 
 /// Where an exchange leaves its answer. It does so while it is polled by who waits for that, so nobody need be woken.
-type Opened = Arc<Mutex<Option<Answer>>>;
+#[derive(Default)]
+struct Opened {
+    /// Whether there is one: what a poll in vain looks at.
+    left: AtomicBool,
+    answer: Mutex<Option<Answer>>,
+}
 
-impl Future for Attended {
+impl Opened {
+    fn leave(&self, answer: Answer) {
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        self.left.store(true, Ordering::Release);
+    }
+
+    fn take(&self) -> Option<Answer> {
+        let left = self.left.load(Ordering::Acquire);
+        left.then(|| self.answer.lock().unwrap_or_else(PoisonError::into_inner).take()).flatten()
+    }
+}
+
+impl Future for Attended<'_> {
     type Output = Answer;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
@@ -107,7 +124,7 @@ impl Future for Attended {
         {
             self.run = None;
         }
-        match self.opened.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        match self.opened.take() {
             Some(answer) => Poll::Ready(answer),
             None if self.run.is_none() => Poll::Ready(Answer::Nothing),
             None => Poll::Pending,
@@ -116,7 +133,7 @@ impl Future for Attended {
 }
 
 /// What is left of it, the rest of a stream or all where the socket has closed, is done by a task.
-impl Drop for Attended {
+impl Drop for Attended<'_> {
     fn drop(&mut self) {
         if let Some(run) = self.run.take()
             && tokio::runtime::Handle::try_current().is_ok()
@@ -147,7 +164,7 @@ struct Exchange {
     status: StatusCode,
     /// What the caller of the last of them lacks.
     lacks: Option<Scopes>,
-    opener: Option<Opened>,
+    opener: Option<Arc<Opened>>,
     out: Option<Out>,
     asking: Vec<Asking>,
     /// What another pod needs to go on with the calls, where the stream is logged.
@@ -169,12 +186,12 @@ impl Exchange {
         Exchange { peer, takes, left, done, status, lacks: None, opener: None, out: None, asking, ways }
     }
 
-    fn start(self, requests: Vec<Request>) {
+    fn start(self, requests: Few<Request>) {
         let tasks = self.peer.gate.tasks.clone();
         tasks.spawn(self.run(requests));
     }
 
-    async fn run(self, requests: Vec<Request>) {
+    async fn run(mut self, requests: Few<Request>) {
         let mut asked = Few::new();
         let mut calls = Few::new();
         for request in requests {
@@ -197,14 +214,14 @@ impl Exchange {
             Some(Out::Session(session)) if self.is_noted() => session.note_pending(self.ways.noted()).await,
             _ => None,
         };
-        self.see_through(asked, Steps::of(calls)).await;
+        self.see_through(&asked, &mut Steps::of(calls)).await;
         if let Some(pending) = pending {
             pending.done().await;
         }
     }
 
     /// The calls that another pod began, on the stream that it left.
-    async fn run_rest(self, calls: Vec<Left>) {
+    async fn run_rest(mut self, calls: Vec<Left>) {
         let mut asked = Few::new();
         let mut rest = Few::new();
         for left in calls {
@@ -221,12 +238,11 @@ impl Exchange {
         if let Some(Out::Logged(outlet)) = &self.out {
             self.ways.note_all(outlet);
         }
-        self.see_through(asked, Steps::of(rest)).await;
+        self.see_through(&asked, &mut Steps::of(rest)).await;
     }
 
-    async fn see_through(mut self, asked: Few<Asked>, mut steps: Steps) {
-        let ways = self.ways.clone();
-        let ended = match self.carry(&asked, &mut steps).await {
+    async fn see_through(&mut self, asked: &[Asked], steps: &mut Steps) {
+        let ended = match self.carry(asked, steps).await {
             Ok(()) => self.finish().await,
             Err(ended) => Err(ended),
         };
@@ -236,7 +252,7 @@ impl Exchange {
             Err(Unsent::TakenOver) => {
                 tracing::warn!("another pod went on with calls of this one, which it took for gone");
                 // What is dropped here goes on there.
-                ways.let_go();
+                self.ways.let_go();
             }
         }
     }
@@ -489,7 +505,7 @@ impl Exchange {
     }
 
     /// All calls have ended.
-    async fn finish(mut self) -> Result<(), Unsent> {
+    async fn finish(&mut self) -> Result<(), Unsent> {
         match self.out.take() {
             // The last of them was cancelled: the stream ends with no further answer.
             Some(Out::Logged(outlet)) => outlet.finish(None).await,
@@ -518,7 +534,7 @@ impl Exchange {
     fn give(&mut self, answer: Answer) {
         if let Some(opener) = self.opener.take() {
             // Nobody takes it any more where the socket has closed.
-            *opener.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+            opener.leave(answer);
         }
     }
 }

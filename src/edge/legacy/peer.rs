@@ -3,10 +3,11 @@
 use crate::edge::gate::{Gate, Mount};
 use crate::edge::{answer, body, http as requests, seen};
 use crate::mcp::{Access, Caller, Client};
-use crate::session::{Found, LiveSession, Transport};
+use crate::session::{Facts, Found, LiveSession, Transport};
 use crate::telemetry::{Carried, Watch};
 use crate::wire::params::Params;
 use crate::wire::{Id, Method, Version, code, envelope, headers};
+use arc_swap::Guard;
 use axum::body::Body;
 use http::header;
 use http::{HeaderMap, Response, StatusCode};
@@ -38,9 +39,9 @@ impl Deref for Peer {
 impl Peer {
     /// The session that `Mcp-Session-Id` names. Errors: the answer that says why not, under the request's id.
     pub async fn named(
-        gate: &Arc<Gate>,
-        mount: &Arc<Mount>,
-        access: &Arc<Access>,
+        gate: Arc<Gate>,
+        mount: Arc<Mount>,
+        access: Arc<Access>,
         map: &HeaderMap,
         id: Option<&Id>,
     ) -> Result<Peer, Response<Body>> {
@@ -50,20 +51,23 @@ impl Peer {
 
     /// The session of this name, where it lives on `transport`.
     pub async fn of(
-        gate: &Arc<Gate>,
-        mount: &Arc<Mount>,
-        access: &Arc<Access>,
+        gate: Arc<Gate>,
+        mount: Arc<Mount>,
+        access: Arc<Access>,
         map: &HeaderMap,
         name: &str,
         transport: Transport,
         id: Option<&Id>,
     ) -> Result<Peer, Response<Body>> {
-        match gate.sessions.find(name, &access.principal, &mount.name).await {
-            Found::Found(session) if session.facts().transport == transport => {
-                Ok(Peer::holding(gate, mount, access.clone(), map, session))
-            }
-            Found::Found(_) | Found::Unknown => Err(not_found(gate, id)),
-            Found::Away => Err(store_away(gate, id)),
+        let session = match gate.sessions.find(name, &access.principal, &mount.name).await {
+            Found::Found(session) => session,
+            Found::Unknown => return Err(not_found(&gate, id)),
+            Found::Away => return Err(store_away(&gate, id)),
+        };
+        let facts = session.facts();
+        match facts.transport == transport {
+            true => Ok(Peer::with(gate, mount, access, map, session, facts)),
+            false => Err(not_found(&gate, id)),
         }
     }
 
@@ -76,7 +80,19 @@ impl Peer {
         session: Arc<LiveSession>,
     ) -> Peer {
         let facts = session.facts();
-        let forwarded = requests::forwarded(gate, map);
+        Peer::with(gate.clone(), mount.clone(), access, map, session, facts)
+    }
+
+    /// The same, with what the session's record says.
+    fn with(
+        gate: Arc<Gate>,
+        mount: Arc<Mount>,
+        access: Arc<Access>,
+        map: &HeaderMap,
+        session: Arc<LiveSession>,
+        facts: Guard<Arc<Facts>>,
+    ) -> Peer {
+        let forwarded = requests::forwarded(&gate, map);
         let client = if forwarded.is_empty() {
             facts.client.clone()
         } else {
@@ -90,8 +106,7 @@ impl Peer {
             session: session.clone(),
         });
         drop(facts);
-        let carried = seen::carried(gate, map);
-        let (gate, mount) = (gate.clone(), mount.clone());
+        let carried = seen::carried(&gate, map);
         Peer(Arc::new(Parts { gate, mount, caller, session: Some(session), carried }))
     }
 

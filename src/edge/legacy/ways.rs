@@ -18,9 +18,9 @@ use tokio::time::Instant;
 /// The note that says which calls there are. Beside it stands for each how far it has come (`a<n>`).
 const CALLS: &str = "c";
 
-/// The calls of one exchange. Clones share them.
-#[derive(Clone, Default)]
-pub(super) struct Ways(Arc<Mutex<Vec<Way>>>);
+/// The calls of one exchange.
+#[derive(Default)]
+pub(super) struct Ways(Mutex<Vec<Way>>);
 
 struct Way {
     /// The client's id and progress token, as they stand in its request.

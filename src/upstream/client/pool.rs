@@ -49,7 +49,7 @@ impl Pool {
     /// Until when a connection that is opened now serves.
     pub(super) fn end_of_life(&self) -> Instant {
         let lot = RandomState::new().hash_one(()) % 1000;
-        Instant::now() + self.life.mul_f32(1.0 - lot as f32 / 10_000.0)
+        clock::lately() + self.life.mul_f32(1.0 - lot as f32 / 10_000.0)
     }
 
     /// A connection to the server that `uri` names. It may have ended since it was last driven.
@@ -63,8 +63,9 @@ impl Pool {
 
     /// Takes back a connection whose response was read. One that has more to do than wait, or is old, is closed.
     pub(super) fn give(self: &Arc<Self>, connection: Box<Connection>) {
-        let now = Instant::now();
-        if !connection.is_ready() || now > connection.until {
+        // Late by little, so that it counts as idle for longer than it is.
+        let now = clock::lately();
+        if !connection.is_ready() || now >= connection.until {
             return;
         }
         let mut idle = self.idle();

@@ -42,7 +42,8 @@ pub(super) struct Events {
     closed: bool,
     attempts: u32,
     deadline: Instant,
-    giveup: GiveUp,
+    /// The request that it answers, until it is answered.
+    giveup: Option<GiveUp>,
     /// Of a stream that may be closed and gone on with: its answer, should it come on another.
     elsewhere: Option<Awaited>,
 }
@@ -53,7 +54,6 @@ impl Events {
         route: Route,
         body: Option<client::Body>,
         deadline: Instant,
-        giveup: GiveUp,
     ) -> Events {
         let decoder = Decoder::new(exchange.limit);
         Events {
@@ -70,36 +70,27 @@ impl Events {
             closed: false,
             attempts: 0,
             deadline,
-            giveup,
+            giveup: None,
             elsewhere: None,
         }
     }
 
     /// The stream that answers a request.
-    pub(super) fn answering(
-        exchange: Arc<Exchange>,
-        route: Route,
-        body: client::Body,
-        request: Outgoing,
-        giveup: GiveUp,
-    ) -> Events {
-        let Outgoing { id, trail, deadline, .. } = request;
-        Events { answers: Some(id), trail, ..Events::new(exchange, route, Some(body), deadline, giveup) }
+    pub(super) fn answering(body: client::Body, request: GiveUp) -> Events {
+        Events::to(Some(body), request)
+    }
+
+    fn to(body: Option<client::Body>, request: GiveUp) -> Events {
+        let Outgoing { id, trail, deadline, .. } = &request.request;
+        let (answers, trail) = (Some(id.clone()), trail.clone());
+        let events = Events::new(request.exchange.clone(), request.route.clone(), body, *deadline);
+        Events { answers, trail, giveup: Some(request), ..events }
     }
 
     /// The rest of such a stream, after an event that another process saw. Without a body it is asked for.
-    pub(super) fn resuming(
-        exchange: Arc<Exchange>,
-        route: Route,
-        body: Option<client::Body>,
-        request: Outgoing,
-        giveup: GiveUp,
-        after: Bytes,
-    ) -> Events {
-        let Outgoing { id, trail, deadline, .. } = request;
-        let elsewhere = Some(exchange.strays.await_answer(&id));
-        let rest = Events::new(exchange, route, body, deadline, giveup);
-        Events { answers: Some(id), trail, last: Some(after), elsewhere, ..rest }
+    pub(super) fn resuming(body: Option<client::Body>, request: GiveUp, after: Bytes) -> Events {
+        let elsewhere = Some(request.exchange.strays.await_answer(&request.request.id));
+        Events { last: Some(after), elsewhere, ..Events::to(body, request) }
     }
 
     /// The messages, in order. After an answer or an error nothing follows.
@@ -116,7 +107,7 @@ impl Events {
                 return Some((item, Some(events)));
             }
             if !matches!(item, Err(TransportError::Timeout)) {
-                events.giveup.disarm();
+                events.giveup.iter_mut().for_each(GiveUp::disarm);
             }
             if item.is_ok() {
                 events.see_off();

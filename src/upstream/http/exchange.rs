@@ -70,16 +70,10 @@ impl Exchange {
         }
     }
 
-    pub(super) async fn request(
-        self: Arc<Self>,
-        route: Route,
-        request: Outgoing,
-    ) -> Result<Answered, TransportError> {
-        let deadline = request.deadline;
-        let mut giveup = GiveUp::watch(&self, &route, &request);
+    pub(super) async fn request(mut giveup: GiveUp) -> Result<Answered, TransportError> {
         let came = {
-            let come = pin!(self.come(&route, &request));
-            within(deadline, come).await
+            let come = pin!(giveup.exchange.come(&giveup.route, &giveup.request));
+            within(giveup.request.deadline, come).await
         };
         // What came in time is at its end, but for a stream.
         if !matches!(came, Err(TransportError::Timeout) | Ok((Came::Stream(_), _))) {
@@ -88,9 +82,7 @@ impl Exchange {
         let (came, session) = came?;
         let answer = match came {
             Came::One(incoming) => Answer::One(incoming),
-            Came::Stream(body) => {
-                Answer::Stream(Events::answering(self, route, body, request, giveup).stream())
-            }
+            Came::Stream(body) => Answer::Stream(Events::answering(body, giveup).stream()),
         };
         Ok(Answered { answer, session })
     }
@@ -134,8 +126,7 @@ impl Exchange {
             Err(TransportError::Refused { status: 502..=504, .. }) => None,
             Err(error) => return Err(error),
         };
-        let giveup = GiveUp::watch(&self, &route, &request);
-        let events = Events::resuming(self, route, body, request, giveup, after);
+        let events = Events::resuming(body, GiveUp::watch(self, route, request), after);
         Ok(Answered { answer: Answer::Stream(events.stream()), session: None })
     }
 
@@ -202,8 +193,7 @@ impl Exchange {
         match self.get(&route, after.as_deref()).await {
             Ok(body) => {
                 let forever = Instant::now() + FOREVER;
-                let giveup = GiveUp::none();
-                Ok(Some(Events::new(self, route, Some(body), forever, giveup).stream()))
+                Ok(Some(Events::new(self, route, Some(body), forever).stream()))
             }
             // What knows no GET at all says 501 (RFC 9110 9.1).
             Err(TransportError::Refused { status: 405 | 501, .. }) => Ok(None),

@@ -25,7 +25,7 @@ pub(super) fn reply(
     cancel: Cancel,
     place: Option<Place>,
 ) -> Reply {
-    let Begun { answered, hop, route, id } = begun;
+    let Begun { answered, hop, id } = begun;
     let messages = match answered.answer {
         Answer::One(incoming) => return Reply::One(outcome_of(link, &job.method, incoming)),
         Answer::Stream(messages) => messages,
@@ -36,7 +36,7 @@ pub(super) fn reply(
         token: job.progress.clone(),
         least: log_level(job),
         method: job.method.clone(),
-        asks: Asks::new(link, &hop, route).of_call(&hop, job),
+        asks: Asks::new(link, &hop, link.route(&job.caller, &hop, Vec::new())).of_call(&hop, job),
         link: link.clone(),
         hop,
         id,

@@ -9,7 +9,7 @@ use crate::mcp::{Call, Reason, Resume, Trail};
 use crate::telemetry::metrics;
 use crate::telemetry::traces::Sent;
 use crate::upstream::credentials::Lack;
-use crate::upstream::transport::{Answer, Answered, Route, TransportError};
+use crate::upstream::transport::{Answer, Answered, TransportError};
 use crate::wire::params::Params;
 use crate::wire::{Era, Id, Message, Raw, code, headers, param_headers};
 use bytes::Bytes;
@@ -42,7 +42,6 @@ pub(super) struct Job {
 pub(super) struct Begun {
     pub(super) answered: Answered,
     pub(super) hop: Hop,
-    pub(super) route: Route,
     pub(super) id: Id,
 }
 
@@ -141,7 +140,7 @@ impl Inner {
             }
             let id = outgoing.id.clone();
             self.note(job, &hop, &id);
-            let trouble = match hop.transport.request(route.clone(), outgoing).await {
+            let trouble = match hop.transport.request(route, outgoing).await {
                 Ok(answered) => {
                     self.is_well();
                     self.answered.inc();
@@ -149,7 +148,7 @@ impl Inner {
                         Some(error) if Box::pin(self.may_differ(job, &hop, &mut tried, &error)).await => {
                             continue;
                         }
-                        _ => return Ok(Begun { answered, hop, route, id }),
+                        _ => return Ok(Begun { answered, hop, id }),
                     }
                 }
                 Err(error) => Trouble::Way(error),

@@ -352,8 +352,8 @@ impl Standing {
 
     /// A modern upstream: `subscriptions/listen`, whose first message is the acknowledgement.
     async fn subscribe(&mut self) -> Result<Connection, Fault> {
-        let Begun { answered, hop, route, .. } = self.link.begin(&self.job).await?;
-        let asks = Asks::new(&self.link, &hop, route);
+        let Begun { answered, hop, .. } = self.link.begin(&self.job).await?;
+        let asks = Asks::new(&self.link, &hop, self.link.route(&self.job.caller, &hop, Vec::new()));
         let mut messages = match answered.answer {
             Answer::Stream(messages) => messages,
             Answer::One(Incoming { message: Message::Response(response), .. })

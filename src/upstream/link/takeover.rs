@@ -64,14 +64,14 @@ impl Inner {
         };
         let after = Bytes::copy_from_slice(at.as_bytes());
         let answered = tokio::select! {
-            answered = http.resume(route.clone(), request, after) => answered,
+            answered = http.resume(route, request, after) => answered,
             () = cancel.cancelled() => return Reply::fault(Reason::Cancelled),
         };
         match answered {
             Ok(answered) => {
                 self.is_well();
                 tracing::info!(upstream = %self.id(), "going on with a call that another pod began");
-                answer::reply(&self, &job, Begun { answered, hop, route, id }, cancel, Some(place))
+                answer::reply(&self, &job, Begun { answered, hop, id }, cancel, Some(place))
             }
             Err(error) => {
                 tracing::warn!(upstream = %self.id(), %error, "a call that another pod began cannot be gone on with");
