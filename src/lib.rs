@@ -21,6 +21,7 @@ pub mod sealing;
 pub mod session;
 pub mod store;
 pub mod telemetry;
+pub mod ticks;
 pub mod tls;
 pub mod turns;
 pub mod upstream;

@@ -2,6 +2,8 @@
 //! its reader by a channel, and whoever takes the last piece wakes the connection, which has none to give any more and is
 //! being polled as it is: each request would be polled once in vain. Knows nothing of requests.
 
+use super::heads::Heads;
+use crate::ticks;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -35,13 +37,15 @@ impl Wake for Own {
 /// A connection that is polled with a waker of its own, which [`Hushed`] bodies can hold back.
 pub struct Hush<F> {
     connection: F,
+    /// Whose looks are its ticks.
+    heads: Arc<Heads>,
     /// What wakes the task, and the connection's waker that stands before it.
     waker: Option<(Waker, Waker)>,
 }
 
 impl<F> Hush<F> {
-    pub fn new(connection: F) -> Hush<F> {
-        Hush { connection, waker: None }
+    pub fn new(connection: F, heads: Arc<Heads>) -> Hush<F> {
+        Hush { connection, heads, waker: None }
     }
 
     pub fn get_mut(&mut self) -> &mut F {
@@ -57,13 +61,14 @@ impl<F: Future + Unpin> Future for Hush<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let Hush { connection, waker } = &mut *self;
+        let Hush { connection, heads, waker } = &mut *self;
         let task = context.waker();
         let (_, own) = match waker.take() {
             Some(known) if known.0.will_wake(task) => waker.insert(known),
             _ => waker.insert((task.clone(), Waker::from(Arc::new(Own(task.clone()))))),
         };
-        Pin::new(connection).poll(&mut Context::from_waker(own))
+        let mut poll = || Pin::new(&mut *connection).poll(&mut Context::from_waker(own));
+        if heads.looks() { ticks::ticking(own, poll) } else { poll() }
     }
 }
 

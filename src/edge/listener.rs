@@ -182,7 +182,7 @@ where
         .max_buf_size(head.max(8192))
         .serve_connection(io, service);
     // Boxed, so that a stream which outlives it does not keep its place.
-    let mut connection = Box::new(Hush::new(connection));
+    let mut connection = Box::new(Hush::new(connection, heads.clone()));
     let stream = {
         let closing = AtomicBool::new(false);
         let cut = pin!(async {
@@ -264,6 +264,34 @@ mod tests {
             end.send(()).unwrap();
             assert_eq!(socket.read(&mut [0; 512]).await.unwrap().min(12), 12);
             assert_eq!(polls.load(Ordering::SeqCst), 2 * request);
+        }
+        over.cancel();
+        serving.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_deadline_is_kept_on_a_connection_however_busy_it_was() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let over = CancellationToken::new();
+        let bounds =
+            Bounds { head: 8192, head_time: Duration::from_secs(60), connections: 1, neighbours: None };
+        let answer = async |request: Request<Body>, _| {
+            if request.uri().path() == "/late" {
+                let soon = tokio::time::Instant::now() + Duration::from_millis(100);
+                assert!(crate::ticks::within(soon, std::future::pending::<()>()).await.is_none());
+            }
+            Response::new(Body::empty())
+        };
+        let serving = tokio::spawn(serve(listener, bounds, answer, Ends::at(&over)));
+        let mut socket = TcpStream::connect(address).await.unwrap();
+        for path in ["/"; 100].into_iter().chain(["/late", "/late"]) {
+            let text = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+            socket.write_all(text.as_bytes()).await.unwrap();
+            let mut head = [0; 512];
+            let read = tokio::time::timeout(Duration::from_secs(20), socket.read(&mut head));
+            assert_ne!(read.await.expect("it is answered").unwrap(), 0);
+            assert!(head.starts_with(b"HTTP/1.1 200"));
         }
         over.cancel();
         serving.await.unwrap();

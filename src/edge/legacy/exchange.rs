@@ -10,6 +10,7 @@ use crate::edge::answer;
 use crate::edge::writer::Writer;
 use crate::mcp::{Ask, Call, Cancel, Event, Outcome, Reason, Scopes};
 use crate::session::{Asking, Called, ChangeError, Follower, Inherited, LiveSession, Outlet, Unsent};
+use crate::ticks::Deadline;
 use crate::wire::params::Params;
 use crate::wire::{Method, Raw, Request, Version, envelope, json};
 use bytes::Bytes;
@@ -17,12 +18,12 @@ use futures_util::future::BoxFuture;
 use http::StatusCode;
 use smallvec::SmallVec;
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 /// One for each call: mostly there is one call.
@@ -264,7 +265,7 @@ impl Exchange {
         }
         let (now, between) = (clock::lately(), self.peer.gate.rules.keep_alive);
         let (open_at, mut beat_at) = (now + self.peer.gate.rules.open_after, now + between);
-        let mut timer = pin!(sleep_until(open_at.min(beat_at)));
+        let mut timer = Deadline::at(open_at.min(beat_at));
         while self.left > 0 {
             let logged = match &self.out {
                 Some(Out::Logged(outlet)) => Some(outlet),
@@ -289,7 +290,7 @@ impl Exchange {
                     self.note_ways().await?;
                     continue;
                 }
-                () = timer.as_mut() => {
+                () = &mut timer => {
                     let now = Instant::now();
                     if now >= open_at && self.takes.stream {
                         self.open().await?;
@@ -300,7 +301,7 @@ impl Exchange {
                         beat_at = now + between;
                     }
                     let opens = self.out.is_none() && self.takes.stream;
-                    timer.as_mut().reset(if opens { open_at.min(beat_at) } else { beat_at });
+                    timer.reset(if opens { open_at.min(beat_at) } else { beat_at });
                     continue;
                 }
                 never = kept => match never {},

@@ -5,6 +5,7 @@ use super::giveup::GiveUp;
 use super::jar::Jar;
 use super::strays::Strays;
 use super::{HttpConfig, body};
+use crate::ticks;
 use crate::upstream::client::{self, HttpClient, Sending};
 use crate::upstream::credentials::{Bearer, Tries};
 use crate::upstream::transport::{
@@ -19,7 +20,7 @@ use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 /// How deep a message of an upstream may be nested (PROTOCOL, *Eras*).
@@ -303,7 +304,7 @@ async fn within<T>(
     deadline: Instant,
     future: impl Future<Output = Result<T, TransportError>>,
 ) -> Result<T, TransportError> {
-    timeout_at(deadline, future).await.unwrap_or(Err(TransportError::Timeout))
+    ticks::within(deadline, future).await.unwrap_or(Err(TransportError::Timeout))
 }
 
 fn error_in(text: Bytes) -> Option<Raw> {
