@@ -1,4 +1,4 @@
-//! Logs, metrics, traces, audit and usage: what is seen of the gateway from outside. Imports nothing of ours; anyone may
+//! Logs, metrics, traces, audit and usage: what is seen of the gateway from outside. Imports nothing of ours but the clock; anyone may
 //! import it. Bodies, tokens and full session ids never pass here, but for the arguments that the audit's policy names.
 
 pub mod audit;
@@ -7,6 +7,7 @@ pub mod logs;
 pub mod meters;
 pub mod metrics;
 mod outbox;
+mod tally;
 pub mod traces;
 pub mod usage;
 pub mod watch;

@@ -2,16 +2,17 @@
 //! that are not of the protocol are `other`, and upstreams are those of the configuration.
 
 use super::metrics::metrics;
+use super::tally::{Tallies, Tally};
 use super::usage::{self, Row};
-use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 /// Seconds, from what a call costs that is answered here to the longest that one may take.
-pub const SECONDS: [f64; 16] =
+const SECONDS: [f64; 16] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
+/// How many of what is observed are one second.
+const NANOS: f64 = 1e9;
 const BYTES: [f64; 8] = [256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0];
 
 /// The two eras as labels, in the order of `era` below.
@@ -21,13 +22,14 @@ pub(super) const ERAS: [&str; 2] = ["legacy", "modern"];
 pub(super) struct Calls {
     /// By era, method, outcome and upstream (`""` where none was asked).
     pub calls: IntCounterVec,
-    pub seconds: HistogramVec,
+    /// Of nanoseconds, as all times here.
+    pub seconds: Tallies,
     pub in_flight: [IntGauge; 2],
-    pub bytes_in: Histogram,
-    pub bytes_out: Histogram,
-    upstream_seconds: HistogramVec,
+    pub bytes_in: Arc<Tally>,
+    pub bytes_out: Arc<Tally>,
+    upstream_seconds: Tallies,
     /// Most calls are of tools.
-    pub tool_seconds: [Histogram; 2],
+    pub tool_seconds: [Arc<Tally>; 2],
 }
 
 pub(super) fn calls() -> &'static Calls {
@@ -37,25 +39,26 @@ pub(super) fn calls() -> &'static Calls {
             Opts::new("plasm_calls_total", "Calls answered."),
             &["era", "method", "outcome", "upstream"],
         );
-        let histogram = |name: &str, help: &str, buckets: &[f64], labels: &[&str]| {
-            let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-            metrics().registered(HistogramVec::new(opts, labels))
+        let tallies = |name: &str, help: &str, bounds: &[f64], unit: f64, labels: &[&str]| {
+            metrics().registered(Tallies::new(name, help, labels, bounds, unit))
         };
         let flights = IntGaugeVec::new(
             Opts::new("plasm_calls_in_flight", "Calls that are being answered, standing streams aside."),
             &["era"],
         );
         let flights = metrics().registered(flights);
-        let seconds = histogram(
+        let seconds = tallies(
             "plasm_call_seconds",
             "Time from a call's arrival to its answer.",
             &SECONDS,
+            NANOS,
             &["era", "method"],
         );
-        let bytes = histogram(
+        let bytes = tallies(
             "plasm_message_bytes",
             "Sizes of calls' params and of their answers.",
             &BYTES,
+            1.0,
             &["direction"],
         );
         let calls = metrics().registered(calls);
@@ -65,15 +68,16 @@ pub(super) fn calls() -> &'static Calls {
         }
         Calls {
             calls,
-            tool_seconds: ERAS.map(|era| seconds.with_label_values(&[era, "tools/call"])),
+            tool_seconds: ERAS.map(|era| seconds.with(&[era, "tools/call"])),
             seconds,
             in_flight: ERAS.map(|era| flights.with_label_values(&[era])),
-            bytes_in: bytes.with_label_values(&["in"]),
-            bytes_out: bytes.with_label_values(&["out"]),
-            upstream_seconds: histogram(
+            bytes_in: bytes.with(&["in"]),
+            bytes_out: bytes.with(&["out"]),
+            upstream_seconds: tallies(
                 "plasm_upstream_seconds",
                 "Time that an upstream took for a call.",
                 &SECONDS,
+                NANOS,
                 &["upstream"],
             ),
         }
@@ -83,7 +87,7 @@ pub(super) fn calls() -> &'static Calls {
 /// What is measured of one upstream. There is one for each id in a process, whatever its configuration was meanwhile.
 pub struct Meters {
     id: Arc<str>,
-    pub(super) seconds: Histogram,
+    pub(super) seconds: Arc<Tally>,
     /// Calls of tools that succeeded, by era: most calls are that, and their counters are looked up once.
     pub(super) tools_ok: [IntCounter; 2],
     usage: usage::Upstream,
@@ -100,7 +104,7 @@ impl Meters {
         }
         let (calls, id) = (calls(), Arc::<str>::from(id));
         let meters = Arc::new(Meters {
-            seconds: calls.upstream_seconds.with_label_values(&[&*id]),
+            seconds: calls.upstream_seconds.with(&[&*id]),
             tools_ok: ERAS.map(|era| calls.calls.with_label_values(&[era, "tools/call", "ok", &*id])),
             usage: usage::Upstream::new(id.clone()),
             id: id.clone(),

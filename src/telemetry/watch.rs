@@ -262,16 +262,16 @@ impl Watch {
                 calls.calls.with_label_values(&[ERAS[self.era], self.method, end.outcome, upstream]).inc();
             }
         }
-        calls.bytes_in.observe(self.bytes_in as f64);
-        calls.bytes_out.observe(bytes_out as f64);
+        calls.bytes_in.observe(self.bytes_in as u64);
+        calls.bytes_out.observe(bytes_out);
         if self.standing {
             return;
         }
         calls.in_flight[self.era].dec();
-        let seconds = now.saturating_duration_since(self.began).as_secs_f64();
+        let took = nanos(now.saturating_duration_since(self.began));
         match is_tool {
-            true => calls.tool_seconds[self.era].observe(seconds),
-            false => calls.seconds.with_label_values(&[ERAS[self.era], self.method]).observe(seconds),
+            true => calls.tool_seconds[self.era].observe(took),
+            false => calls.seconds.with(&[ERAS[self.era], self.method]).observe(took),
         }
         if let Some((at, since)) = at.and_then(|at| Some((at, at.since?))) {
             let micros = at.took.load(Relaxed);
@@ -279,7 +279,7 @@ impl Watch {
                 0 => now.saturating_duration_since(since),
                 micros => Duration::from_micros(micros),
             };
-            at.meters.seconds.observe(upstream.as_secs_f64());
+            at.meters.seconds.observe(nanos(upstream));
         }
     }
 
@@ -323,8 +323,16 @@ impl Watch {
     }
 }
 
+fn nanos(took: Duration) -> u64 {
+    took.as_nanos().try_into().unwrap_or(u64::MAX)
+}
+
 impl Drop for Watch {
     fn drop(&mut self) {
+        // Nearly all have ended.
+        if *self.over.get_mut() {
+            return;
+        }
         let outcome = if self.standing { "closed" } else { "cancelled" };
         self.end(End { outcome, code: None, bytes: 0 });
     }
