@@ -154,8 +154,14 @@ impl LiveSession {
 impl Called {
     /// Resolves when the client says that it is cancelled, and when the client's session ends. For one task at a time.
     pub async fn cancelled(&self) {
+        // Who was noted last is kept by that, so that another cannot look the same.
+        let mut noted = None;
         poll_fn(|context| {
-            self.stop.waits.register(context.waker());
+            let waker = context.waker();
+            let who = Some((waker.data() as usize, std::ptr::from_ref(waker.vtable()) as usize));
+            if who != std::mem::replace(&mut noted, who) {
+                self.stop.waits.register(waker);
+            }
             if self.stop.is_said() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await
