@@ -14,6 +14,9 @@ SMOKE_FLAGS='  --url URL             the endpoint, .../mcp            PLASM_SMOK
   --delete-pod COMMAND  is given NAME; ends when that pod is gone                             PLASM_SMOKE_DELETE_POD
   --namespace N, --selector S   whose pods to find in a Kubernetes cluster, where no commands are given
                                 PLASM_SMOKE_NAMESPACE, PLASM_SMOKE_SELECTOR (app.kubernetes.io/name=plasm-mcp)
+  --query TEXT          what to find entities by         PLASM_SMOKE_QUERY (id name title)
+  --seed API/ENTITY     the entity, where not the first that can be listed       PLASM_SMOKE_SEED
+  --program TEXT        what to run over it; it must only read                   PLASM_SMOKE_PROGRAM (e… | limit(3))
   --json                one JSON object a line, in place of text'
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -26,7 +29,12 @@ LIST_PODS=${PLASM_SMOKE_LIST_PODS:-}
 DELETE_POD=${PLASM_SMOKE_DELETE_POD:-}
 NAMESPACE=${PLASM_SMOKE_NAMESPACE:-}
 SELECTOR=${PLASM_SMOKE_SELECTOR:-app.kubernetes.io/name=plasm-mcp}
+QUERY=${PLASM_SMOKE_QUERY:-id name title}
+SEED=${PLASM_SMOKE_SEED:-}
+PROGRAM=${PLASM_SMOKE_PROGRAM:-}
 JSON=
+# What is spoken: `speak` changes it.
+ERA=legacy
 VERSION=2025-11-25
 # Longest wait for one answer. An answer that takes longer is a failure.
 PATIENCE=30
@@ -48,6 +56,9 @@ gate() {
       --delete-pod) DELETE_POD=$2; shift ;;
       --namespace) NAMESPACE=$2; shift ;;
       --selector) SELECTOR=$2; shift ;;
+      --query) QUERY=$2; shift ;;
+      --seed) SEED=$2; shift ;;
+      --program) PROGRAM=$2; shift ;;
       *) usage "unknown flag $1" ;;
     esac
     shift
@@ -139,16 +150,60 @@ read_head() {
   case $SEEN in *" $REPLICA "*) ;; *) SEEN="$SEEN$REPLICA " ;; esac
 }
 
-post() { ask POST -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' --data-binary "$1"; }
+# post BODY [CURL FLAG…]
+post() {
+  local body=$1; shift
+  ask POST -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' "$@" --data-binary "$body"
+}
 
-# rpc METHOD PARAMS: a request. What is wrong with the answer is left in WRONG: nothing, if it has a result.
+# speak legacy|modern: the next requests are of 2025-11-25, or of 2026-07-28 and stand alone.
+speak() {
+  ERA=$1
+  case $ERA in
+    legacy) VERSION=2025-11-25 ;;
+    modern) VERSION=2026-07-28 SESSION='' ;;
+  esac
+}
+
+# rpc METHOD PARAMS [NAME]: a request; NAME: the tool or the URI that it names. What is wrong with the answer is left in WRONG:
+# nothing, if it has a result.
 rpc() {
-  post '{"jsonrpc":"2.0","id":1,"method":"'"$1"'","params":'"$2"'}'
+  local params=$2 headers=() ours rest
+  if [ "$ERA" = modern ]; then
+    ours='"io.modelcontextprotocol/protocolVersion":"'$VERSION'","io.modelcontextprotocol/clientCapabilities":{}'
+    ours+=',"io.modelcontextprotocol/clientInfo":{"name":"plasm-smoke","version":"1"}'
+    rest=${params#\{}
+    [ "$rest" = '}' ] || rest=,$rest
+    params="{\"_meta\":{$ours}$rest"
+    headers+=(-H "Mcp-Method: $1")
+    [ -z "${3:-}" ] || headers+=(-H "Mcp-Name: $3")
+  fi
+  post '{"jsonrpc":"2.0","id":1,"method":"'"$1"'","params":'"$params"'}' ${headers[@]+"${headers[@]}"}
   WRONG=
   case $BODY in *'"result"'*) ;; *) WRONG=yes ;; esac
   [ "$STATUS" = 200 ] || WRONG=yes
   [ -z "$WRONG" ] || WRONG="$1 gave $STATUS${REPLICA:+ from $REPLICA}: ${BODY:0:300}"
 }
+
+# elsewhere PODS METHOD PARAMS [NAME]: asks until another pod than these answers. Every answer on the way must be right, too.
+TRIES=20
+elsewhere() {
+  local pods=" $1 " try; shift
+  for ((try = 1; try <= TRIES; try++)); do
+    rpc "$@"
+    [ -z "$WRONG" ] || return 0
+    case $pods in *" $REPLICA "*) ;; *) return 0 ;; esac
+  done
+  WRONG="$1: $TRIES answers, all of$pods"
+}
+
+# tool PODS NAME ARGUMENTS: calls a tool, on another pod than these. A result that says that it failed is wrong, too.
+tool() {
+  elsewhere "$1" tools/call "{\"name\":\"$2\",\"arguments\":$3}" "$2"
+  [ -n "$WRONG" ] || ! said_error || WRONG="$2 on $REPLICA: $(first_member code) $(first_member message)"
+}
+
+said_error() { printf '%s' "$BODY" | grep -Eq '"isError"[[:space:]]*:[[:space:]]*true'; }
 
 # begin: a session, left in SESSION; the pod that made it in MAKER. What went wrong is in WRONG.
 begin() {
@@ -208,6 +263,45 @@ last_event() { sed -n 's/^id: *//p' "$WORK/$1" | tail -n 1 | tr -d '\r'; }
 
 # first_member NAME: the first string of that name in BODY, as JSON text with its quotes.
 first_member() { printf '%s' "$BODY" | grep -Eo "\"$1\"[[:space:]]*:[[:space:]]*\"([^\"\\\\]|\\\\.)*\"" | head -n 1 | sed -E 's/^"[^"]*"[[:space:]]*:[[:space:]]*//' || true; }
+
+# quoted TEXT: as JSON text.
+quoted() { printf '"%s"' "$(printf '%s' "$1" | sed 's/\\/\\\\/g; s/"/\\"/g; s/\t/\\t/g' | awk 'NR > 1 { printf "\\n" } { printf "%s", $0 }')"; }
+
+# ---------------------------------------------------------------- the execute surface
+
+# What execute_context found: the session's handle and the program, both as JSON text.
+HANDLE='' READS='' FOUND='' OPENER=''
+
+# execute_context: a logical session over entities that can be listed. The pod that opened it is in OPENER, its first entity in FOUND.
+execute_context() {
+  local seeds='' found one entity
+  if [ -n "$SEED" ]; then
+    seeds="{\"api\":$(quoted "${SEED%%/*}"),\"entity\":$(quoted "${SEED#*/}")}"
+  else
+    tool '' discover_capabilities "{\"query\":$(quoted "$QUERY")}"
+    [ -z "$WRONG" ] || return 0
+    found=$(printf '%s' "$BODY" | grep -Eo '\{[^{}]*"api"[[:space:]]*:[^{}]*\}' | head -n 5 || true)
+    while IFS= read -r one; do
+      entity=$(BODY=$one first_member entity)
+      [ -z "$entity" ] || seeds+="${seeds:+,}{\"api\":$(BODY=$one first_member api),\"entity\":$entity}"
+    done <<<"$found"
+    [ -n "$seeds" ] || { WRONG="discover_capabilities found nothing by $(quoted "$QUERY"): give --query or --seed"; return 0; }
+  fi
+  FOUND=$(BODY=$seeds first_member api)::$(BODY=$seeds first_member entity)
+  tool '' plasm_context "{\"intent\":\"smoke gate\",\"seeds\":[$seeds]}"
+  [ -z "$WRONG" ] || return 0
+  OPENER=$REPLICA
+  HANDLE=$(first_member logical_session_ref)
+  case $HANDLE in '"l_'*) ;; *) WRONG="plasm_context on $REPLICA gave no handle: ${BODY:0:300}"; return 0 ;; esac
+  printf '%s' "$BODY" | grep -Eq "\"text\"[[:space:]]*:[[:space:]]*\"${HANDLE//\"/}(\\\\n|\")" || { WRONG="the first line of plasm_context on $REPLICA is not the handle: ${BODY:0:300}"; return 0; }
+  [ -z "$PROGRAM" ] || { READS=$(quoted "$PROGRAM"); return 0; }
+  # The table's first entity all of whose rows can be asked for.
+  one=$(printf '%s' "$BODY" | grep -Eo '\\ne[0-9]+\\t[^\\"]*rows, all' | head -n 1 | grep -Eo '^\\ne[0-9]+' || true)
+  # A session that knew them all says only their names.
+  [ -n "$one" ] || one=$(printf '%s' "$BODY" | grep -Eo 'known already: e[0-9]+' | head -n 1 | grep -Eo 'e[0-9]+' || true)
+  one=${one#\\n}
+  if [ -n "$one" ]; then READS="\"$one | limit(3)\""; elif [ -z "$READS" ]; then WRONG="no entity of these can be listed: give --seed and --program"; fi
+}
 
 pods_seen() { printf '%s' "$SEEN" | wc -w | tr -d ' '; }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # One pod of a live deployment is deleted while sessions with open GET streams use it: every session goes on under its
-# Mcp-Session-Id, a stream that ended is resumed, a stream's end ends no session, and DELETE does. --help has the flags.
+# Mcp-Session-Id, a stream that ended is resumed, a stream's end ends no session, and DELETE does. A logical session (l_…) and
+# its stored result, where the execute surface is there, go on too. --help has the flags.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 gate "$@"
@@ -25,6 +26,21 @@ for ((n = 0; n < rounds; n++)); do
 done
 verdict "$rounds sessions with a GET stream each, on pods$SEEN" "$why"
 [ -z "$why" ] || { result; exit 1; }
+
+# A logical session with a stored result.
+SESSION=${sessions[0]} offered='' uri='' why=''
+rpc tools/list '{}'
+case $BODY in
+  *'"plasm_context"'*)
+    offered=yes
+    execute_context
+    [ -n "$WRONG" ] || tool '' plasm "{\"logical_session_ref\":$HANDLE,\"program\":$READS,\"mode\":\"auto\"}"
+    why=$WRONG
+    uri=$(first_member artifact_uri)
+    [ -n "$why$uri" ] || why="plasm on $REPLICA stored nothing: ${BODY:0:300}"
+    verdict "plasm_context, and a program over $FOUND whose result is stored" "$why"
+    ;;
+esac
 
 # A pod that holds a stream, where it is known which.
 victim='' replica=''
@@ -118,5 +134,18 @@ BAD=$BAD_BEFORE
 for SESSION in "${sessions[@]:1}"; do end_session; done
 verdict "no -32016, 404 or 5xx but for the session that was deleted" "$BAD"
 check_pods
-skip "l_… on another pod: the execute surface is not offered here"
+if [ -n "$offered" ] && [ -n "$uri" ]; then
+  why=''
+  speak modern
+  for ((n = 0; n < 2 * before; n++)); do
+    tool '' plasm "{\"logical_session_ref\":$HANDLE,\"program\":$READS,\"mode\":\"auto\"}"
+    why=${why:-$WRONG}
+    rpc resources/read "{\"uri\":$uri}" "$(printf '%s' "$uri" | tr -d '"')"
+    why=${why:-$WRONG}
+  done
+  verdict "the logical session goes on by its handle alone, on every pod, and its result is still there" "$why"
+  verdict "no -32016, 404 or 5xx meanwhile" "$BAD"
+elif [ -z "$offered" ]; then
+  skip "l_… on another pod: the execute surface is not offered here"
+fi
 result
