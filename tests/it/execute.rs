@@ -1,5 +1,6 @@
-//! The execute surface across pods: what its tools say when several pods share one store, when one goes away, and when the
-//! store does. Knows the tools by their contract alone.
+//! The execute surface: what its tools say of one whole gateway, when several pods share one store, when one goes away, and
+//! when the store does. Knows the tools by their contract alone.
 
+mod pods;
 mod served;
 mod surfaces;

@@ -201,6 +201,12 @@ impl Gateway {
         assert!(sent.expect("there is a kill").success());
     }
 
+    /// Ends it at once: SIGKILL.
+    pub fn kill(&mut self) {
+        self.process().kill().expect("it runs");
+        self.process().wait().expect("it is a child of ours");
+    }
+
     /// Asks it to end, as an orchestrator does.
     pub fn terminate(&mut self) {
         let asked = Command::new("kill").args(["-TERM", &self.process().id().to_string()]).status();

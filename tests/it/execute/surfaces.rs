@@ -169,6 +169,22 @@ impl Pod {
         self.ask(who, "plasm_run", json!({"logical_session_ref": session, "run_ref": run_ref})).await
     }
 
+    /// The text of a resource, or the fault in words.
+    async fn resource(&self, who: &Arc<Caller>, uri: &str) -> Result<String, String> {
+        let mut call = call(who, "", &json!({}));
+        call.method = Method::ResourcesRead;
+        call.params = Params::read(Raw::trusted(json!({"uri": uri}).to_string())).expect("an object");
+        let surface = self.surface.clone();
+        let asked = async move { surface.call(call).await.outcome().await };
+        let outcome = self.runtime.as_ref().expect("it runs").spawn(asked).await.expect("it ends");
+        match outcome {
+            Outcome::Result(result) => {
+                Ok(text(&result.read::<Json>().expect("a result is JSON")["contents"][0]["text"]))
+            }
+            other => Err(format!("{other:?}")),
+        }
+    }
+
     /// As SIGKILL: what it does is never gone on with.
     fn kill(&mut self) {
         self.runtime.take().expect("it runs").shutdown_background();
@@ -396,7 +412,13 @@ async fn what_is_another_s_answers_to_the_byte_as_what_never_was() {
     let reads = one.plan(&ann, &session, &format!("{LIST} | limit(20)")).await;
     let writes = one.plan(&ann, &session, CREATE).await;
     let ran = one.run(&ann, &session, &reads).await;
-    let page = text(&ran["structuredContent"]["roots"][0]["next_run_ref"]);
+    let root = &ran["structuredContent"]["roots"][0];
+    let page = text(&root["next_run_ref"]);
+    let (uri, run_id) = (text(&root["artifact_uri"]), text(&root["run_id"]));
+    let by_run = format!("plasm://execute/{session}/run/{run_id}");
+    for uri in [&uri, &by_run] {
+        assert!(two.resource(&ann, uri).await.expect("it is hers").contains("\"i0\""));
+    }
     // As none ever was: of the right form, and random.
     let never = |was: &str| format!("{}{}", &was[..2], "a".repeat(was.len() - 2));
     for stranger in [person("acme", "eve"), person("globex", "ann")] {
@@ -434,6 +456,23 @@ async fn what_is_another_s_answers_to_the_byte_as_what_never_was() {
                 let (theirs, none) = (json!({"run_ref": run_ref}), json!({"run_ref": never(run_ref)}));
                 compared("plasm_run", at(&session, theirs.clone()), at(&nobodys, theirs.clone())).await;
                 compared("plasm_run", at(&own, theirs), at(&own, none)).await;
+            }
+            for (what, name) in [("artifact_uri", &uri), ("artifact_uri", &by_run), ("run_id", &run_id)] {
+                let theirs = json!({what: name});
+                compared(
+                    "plasm_read_run_artifact",
+                    at(&session, theirs.clone()),
+                    at(&nobodys, theirs.clone()),
+                )
+                .await;
+                let none = json!({what: name.replace(&session, &nobodys).replace(&run_id, &never(&run_id))});
+                compared("plasm_read_run_artifact", at(&own, theirs), at(&own, none)).await;
+            }
+            for uri in [&uri, &by_run] {
+                let theirs = pod.resource(&stranger, uri).await.expect_err("it is another's");
+                let none = uri.replace(&session, &nobodys);
+                let never = pod.resource(&stranger, &none).await.expect_err("it never was");
+                assert_eq!(theirs.replace(uri, ""), never.replace(&none, ""));
             }
         }
     }
