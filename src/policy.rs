@@ -5,6 +5,7 @@ mod approval;
 mod arguments;
 mod door;
 mod guard;
+mod operations;
 mod overrides;
 mod parts;
 mod pins;
@@ -14,6 +15,7 @@ mod webhook;
 mod who;
 
 pub use door::{Admission, Door};
+pub use operations::{Acts, Operations};
 pub use pins::{Pinned, accept, remembered};
 
 use crate::config::{self, CredentialKind, DEFAULT_PROFILE, Pin};
@@ -58,6 +60,11 @@ impl Policy {
             config: config.clone(),
             ground,
         }
+    }
+
+    /// What the callers of a profile may call of catalogs; `None`: everything.
+    pub fn operations(&self, name: &str, profile: &config::Profile) -> Option<Operations> {
+        Operations::of(&self.config, name, profile)
     }
 
     /// An upstream as a profile gets it: behind a guard, where anything is said of it.

@@ -131,6 +131,9 @@ impl Inner {
     }
 
     pub(super) async fn owner(&self, caller: &Arc<Caller>, uri: &str) -> Result<(usize, String), Fault> {
+        if let Some(member) = self.rules.ours(uri) {
+            return Ok((member, uri.to_owned()));
+        }
         if let Some(found) = self.learn_uris(caller).await.route(uri) {
             return Ok(found);
         }
@@ -240,6 +243,9 @@ impl Back {
     async fn outcome(&self, outcome: Outcome) -> Outcome {
         let Outcome::Result(mut raw) = outcome else { return outcome };
         self.inner.silence.heard(self.member);
+        if self.inner.rules.is_own(self.member) {
+            return Outcome::Result(raw);
+        }
         let found = splice::uris_of_result(&self.method, &raw);
         if !found.is_empty() {
             // Whether a URI needs another name is known only once everyone was asked for theirs.

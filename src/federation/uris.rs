@@ -12,6 +12,8 @@ use std::sync::Arc;
 /// What the configuration says of URIs.
 pub(super) struct UriRules {
     ids: Vec<UpstreamId>,
+    /// The member that is the gateway's own, and whose the gateway's URIs are.
+    own: Option<usize>,
     /// Longest first, then in configuration order.
     prefixes: Vec<(String, usize)>,
 }
@@ -23,7 +25,8 @@ impl UriRules {
             .flat_map(|(at, m)| m.uri_prefixes.iter().map(move |prefix| (prefix.clone(), at)))
             .collect();
         prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
-        UriRules { ids, prefixes }
+        let own = profile.members.iter().position(|member| member.own_names);
+        UriRules { ids, own, prefixes }
     }
 
     fn qualify(&self, member: usize, uri: &str) -> String {
@@ -46,11 +49,24 @@ impl UriRules {
 
     /// Whether a member's URI would be taken for the gateway's, or for another member's in its qualified form.
     fn is_anothers(&self, member: usize, uri: &str) -> bool {
-        is_ours(uri) || self.unqualify(uri).is_some_and(|(of, _)| of != member)
+        match is_ours(uri) {
+            true => !self.is_own(member),
+            false => self.unqualify(uri).is_some_and(|(of, _)| of != member),
+        }
+    }
+
+    /// Whether a member is the gateway's own: all URIs that it names are seen as they are.
+    pub(super) fn is_own(&self, member: usize) -> bool {
+        self.own == Some(member)
+    }
+
+    /// Whose one of the gateway's URIs is: that needs no list.
+    pub(super) fn ours(&self, uri: &str) -> Option<usize> {
+        self.own.filter(|_| is_ours(uri))
     }
 }
 
-/// The gateway's own URIs, which no member may bear unqualified.
+/// The gateway's own URIs, which no member but its own may bear unqualified.
 fn is_ours(uri: &str) -> bool {
     uri.starts_with("plasm:") || uri.starts_with("ui://plasm/")
 }
@@ -141,7 +157,7 @@ impl Uris {
             return Some((*member, own.to_string()));
         }
         if is_ours(uri) {
-            return None;
+            return self.rules.own.map(|member| (member, uri.to_owned()));
         }
         if let Some(found) = self.rules.unqualify(uri) {
             return Some(found);
@@ -246,6 +262,33 @@ mod tests {
         assert_eq!(&*uris.shown(0, "plasm:x"), "a+plasm:x");
         assert_eq!(uris.route("plasm:x"), None);
         assert_eq!(uris.route("ui://a/plasm/x"), Some((0, "ui://plasm/x".into())));
+    }
+
+    #[test]
+    fn the_gateways_own_member_bears_its_uris_and_nobody_else_does() {
+        let (a, mut own) = (member("a"), member("plasm"));
+        own.own_names = true;
+        let rules = Arc::new(UriRules::of(&profile(vec![a, own])));
+        let pages: &[&str] = &["ui://plasm/x", "plasm:x"];
+        let lists = |kind, of: [&[&str]; 2]| of.map(|names| Some(listing(kind, names))).to_vec();
+        let uris = Uris::of(
+            &rules,
+            vec![None, None],
+            lists(Kind::Resource, [pages, pages]),
+            lists(Kind::Template, [&[], &["plasm://session/{session}/r/{n}"]]),
+        );
+        for uri in ["ui://plasm/x", "plasm:x", "plasm://session/l/r/1"] {
+            assert_eq!(uris.route(uri), Some((1, uri.to_owned())));
+            assert_eq!(&*uris.shown(1, uri), uri);
+            assert_eq!(rules.ours(uri), Some(1));
+        }
+        assert_eq!(&*uris.shown(0, "plasm:x"), "a+plasm:x");
+        assert_eq!(uris.route("a+plasm:x"), Some((0, "plasm:x".into())));
+        assert_eq!(
+            &*uris.shown_template(1, "plasm://session/{session}/r/{n}"),
+            "plasm://session/{session}/r/{n}"
+        );
+        assert_eq!(rules.ours("file:///x"), None);
     }
 
     proptest! {

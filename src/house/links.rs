@@ -278,7 +278,7 @@ impl Links {
                 limit: LIST_LIMIT,
             })
         };
-        let surface = surfaces::of(&makeup.profile, &self.programs, self.shelf.sources());
+        let surface = surfaces::of(name, &makeup.profile, policy, &self.programs, self.shelf.sources());
         let guarded_surface = |surface| Member {
             backend: policy.guard(name, &makeup.profile, &config::Upstream::default(), Arc::new(surface)),
             rename: BTreeMap::new(),

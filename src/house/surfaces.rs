@@ -3,27 +3,51 @@
 use super::catalogs::bare;
 use super::{Programs, StartError};
 use crate::config::{self, Config, CredentialKind};
-use crate::execute::catalog::{Catalogs, Source};
+use crate::execute::catalog::{Catalogs, EffectClass, Source};
 use crate::execute::sources::Sources;
-use crate::execute::surface::{Settings, Surface};
+use crate::execute::surface::{Admits, Settings, Surface};
 use crate::mcp::UpstreamId;
+use crate::policy::{Acts, Policy};
 use std::sync::Arc;
 
 /// A profile's surface, where it has one.
 pub(super) fn of(
+    name: &str,
     profile: &config::Profile,
+    policy: &Policy,
     programs: &Programs,
     sources: Arc<dyn Sources>,
 ) -> Option<Surface> {
+    if !profile.surface.executes() {
+        return None;
+    }
     let id = UpstreamId::new(config::SURFACE_ID).expect("the word has the form of an id");
-    let Programs { logical, artifacts, access } = programs.clone();
-    let settings = Settings {
+    let mut settings = Settings {
         catalogs: profile.catalogs.clone(),
         shared: profile.shared_sessions,
-        artifacts: access,
+        artifacts: programs.access.clone(),
         ..Settings::new(id)
     };
-    profile.surface.executes().then(|| Surface::new(logical, artifacts, sources, settings))
+    if let Some(operations) = policy.operations(name, profile) {
+        let logical = programs.logical.clone();
+        settings.admits = Admits::by(move |access, api, operation| {
+            operations.admit(access, api, operation, acts(&logical.catalogs(), api, operation))
+        });
+    }
+    Some(Surface::new(programs.logical.clone(), programs.artifacts.clone(), sources, settings))
+}
+
+/// What an operation does. Of one that is not served any more, the worst.
+fn acts(catalogs: &Catalogs, api: &str, operation: &str) -> Acts {
+    let known = catalogs.get(api).and_then(|loaded| loaded.catalog.operations.get(operation));
+    let reads = known.is_some_and(|known| known.kind.is_read());
+    let effect = known.and_then(|known| known.effect.as_ref());
+    let class = effect.map_or(EffectClass::Destructive, |effect| effect.class);
+    Acts {
+        reads: reads || class == EffectClass::Read,
+        destroys: !reads && class == EffectClass::Destructive,
+        repeats: reads || effect.is_some_and(|effect| effect.idempotent),
+    }
 }
 
 /// Errors: a profile whose sessions are the tenant's and that has a catalog whose source knows each caller by a login of

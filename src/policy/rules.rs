@@ -96,6 +96,13 @@ impl Rules {
         decided.by_arguments.is_empty() && self.verdict(decided.last) == Verdict::Allow
     }
 
+    /// What happens to a call of which the arguments are not known: the first that does not allow it, of those that may speak
+    /// of it.
+    pub(super) fn surely(&self, decided: &Decided) -> Verdict {
+        let mut said = decided.by_arguments.iter().map(|at| self.rules[*at].then);
+        said.find(|verdict| *verdict != Verdict::Allow).unwrap_or_else(|| self.verdict(decided.last))
+    }
+
     /// What happens to a call with these arguments, and by which rule.
     pub(super) fn judge(
         &self,

@@ -3,4 +3,5 @@
 
 mod pods;
 mod served;
+mod stored;
 mod surfaces;

@@ -24,7 +24,7 @@ operations:
 ";
 
 /// An API of sixty things.
-async fn api() -> SocketAddr {
+pub(super) async fn api() -> SocketAddr {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     let things: Vec<_> = (0..60).map(|n| json!({"id": format!("t{n}"), "price": n})).collect();
@@ -39,7 +39,7 @@ async fn api() -> SocketAddr {
 }
 
 /// A folder with the catalog of the API there.
-fn folder(address: SocketAddr) -> tempfile::TempDir {
+pub(super) fn folder(address: SocketAddr) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     write(&folder, &CATALOG.replace("ADDRESS", &address.to_string()));
     folder
@@ -50,7 +50,7 @@ fn write(folder: &tempfile::TempDir, catalog: &str) {
     file.write_all(catalog.as_bytes()).expect("it is written");
 }
 
-fn config(folder: &tempfile::TempDir, profiles: Value, more: &[(&str, &Fixture)]) -> Value {
+pub(super) fn config(folder: &tempfile::TempDir, profiles: Value, more: &[(&str, &Fixture)]) -> Value {
     let upstreams = more.iter().map(|(id, fixture)| (id.to_string(), json!({ "url": fixture.url })));
     json!({
         "catalogs": { "folders": [folder.path()], "inside": ["127.0.0.0/8"] },
@@ -66,7 +66,7 @@ async fn tools(client: &Modern) -> Vec<String> {
 }
 
 /// The handle of a session over things.
-async fn opened(client: &Modern) -> String {
+pub(super) async fn opened(client: &Modern) -> String {
     let ask = json!({ "intent": "look at prices", "seeds": [{ "api": "things", "entity": "Thing" }] });
     let context = client.call("plasm_context", ask).await;
     context["structuredContent"]["logical_session_ref"].as_str().expect("a handle").to_owned()
@@ -90,7 +90,7 @@ async fn a_program_is_found_taught_planned_and_run_beside_the_tools_of_upstreams
     let run = json!({ "logical_session_ref": handle, "run_ref": plan["structuredContent"]["run_ref"] });
     let ran = client.call("plasm_run", run).await;
     let text = ran["content"][0]["text"].as_str().expect("text");
-    assert!(text.contains("t59\t59\nt58\t58\ncoverage: complete"), "{text}");
+    assert!(text.contains("t59\t59\nt58\t58\n\ncoverage: complete"), "{text}");
     let told = client.result("server/discover", json!({})).await;
     assert!(told["instructions"].as_str().expect("instructions").contains("discover_capabilities"), "{told}");
 }
