@@ -7,10 +7,12 @@ use super::catalog::{self, CatalogError, Loaded};
 
 mod mcp;
 mod named;
+mod noun;
 mod openapi;
 mod parts;
 mod schema;
 mod sheet;
+mod things;
 
 pub use mcp::{Server, of_tools};
 pub use openapi::{Api, LARGEST, OpenApiError, of_openapi};

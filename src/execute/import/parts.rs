@@ -27,7 +27,6 @@ struct Own {
     at: usize,
     methods: Taken,
     taught: usize,
-    listed: Vec<String>,
 }
 
 pub(super) struct Parts<'a> {
@@ -75,15 +74,15 @@ impl<'a> Parts<'a> {
                     fields: Vec::new(),
                     relations: Vec::new(),
                 });
-                Own { at, methods: Taken::default(), taught: 0, listed: Vec::new() }
+                Own { at, methods: Taken::default(), taught: 0 }
             }
         };
         own.taught += taught;
-        own.listed.push(wire.to_owned());
         let method = own.methods.name(wire, self.what.1);
         let entity = &mut self.entities[own.at];
         let title = self.title.unwrap_or(self.name);
-        entity.about = prose(&format!("{} of {title}: {}", self.what.0, own.listed.join(", ")), 600);
+        // Which they are is not said here: it depends on who asks.
+        entity.about = prose(&format!("{} of {title}", self.what.0), 160);
         let name = entity.name.clone();
         self.own = Some(own);
         (name, method)

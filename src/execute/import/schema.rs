@@ -15,6 +15,8 @@ const DEEPEST: usize = 8;
 const MOST_PARTS: usize = 64;
 /// Longest description of a field or an argument, in characters.
 const LONGEST: usize = 120;
+/// Most members of an object whose form is told.
+const MOST_MEMBERS: usize = 12;
 /// Most members of an enum that are taught; with more it is text.
 const MOST_VALUES: usize = 60;
 
@@ -182,6 +184,27 @@ impl<'a> Schema<'a> {
         (1..=MOST_VALUES).contains(&values.len()).then_some(values)
     }
 
+    /// The form of a list or an object, `[{name, tags?}]`; none where it says none, and of what has another type.
+    fn form(&self) -> Option<String> {
+        let members = |of: Schema<'a>| {
+            let properties = of.properties();
+            let names = properties.iter().take(MOST_MEMBERS).map(|(name, _)| match of.requires(name) {
+                true => name.clone(),
+                false => format!("{name}?"),
+            });
+            let names: Vec<String> = names.collect();
+            (!names.is_empty()).then(|| format!("{{{}}}", names.join(", ")))
+        };
+        match self.kind()? {
+            "object" => members(*self),
+            "array" => {
+                let items = self.to(self.at.get("items")?);
+                Some(format!("[{}]", members(items).or_else(|| items.kind().map(str::to_owned))?))
+            }
+            _ => None,
+        }
+    }
+
     pub fn is_null_too(&self, raw: &Json) -> bool {
         let among = |at: &Json| {
             at["type"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "null"))
@@ -213,7 +236,13 @@ pub(super) fn argument(of: Schema<'_>, raw: &Json, need: Option<&str>, wire: Opt
     let mut parts = of.domain();
     parts.extend(need.map(|need| ("need", need.into())));
     parts.extend(wire.map(|wire| ("wire", wire.into())));
-    parts.extend(describes(of, raw).map(|about| ("about", about.into())));
+    let about = describes(of, raw);
+    // What has no type of a catalog is told by its form.
+    let about = match of.form() {
+        Some(form) => Some(about.map_or(form.clone(), |about| format!("{form}: {about}"))),
+        None => about,
+    };
+    parts.extend(about.and_then(|about| prose(&about, LONGEST)).map(|about| ("about", about.into())));
     match parts.as_slice() {
         [("type", only)] => only.clone(),
         _ => map(parts),

@@ -173,3 +173,41 @@ fn a_draft_for_review_calls_nothing_that_may_write() {
     assert_eq!(draft.notes, ["add: disabled until somebody has looked at its effect (write)"]);
     assert_eq!(drafted(json!([])).loaded.catalog.operations.len(), 0);
 }
+
+#[test]
+fn tools_that_take_the_identity_of_a_listed_thing_are_its_own() {
+    let note = json!({"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}, "title": {"type": "string"}}});
+    let list = json!({"type": "object", "properties": {"notes": {"type": "array", "items": note}, "next_cursor": {"type": "string"}}});
+    let takes = |names: &[&str]| {
+        let properties: serde_json::Map<_, _> =
+            names.iter().map(|name| ((*name).to_owned(), json!({"type": "string"}))).collect();
+        json!({"type": "object", "properties": properties, "required": names})
+    };
+    let paged = json!({"type": "object", "required": ["query"], "properties": {
+        "query": {"type": "string"}, "cursor": {"type": "string"}, "limit": {"type": "integer", "maximum": 50}}});
+    let reads = json!({"readOnlyHint": true});
+    let draft = drafted(json!([
+        {"name": "delete_note", "inputSchema": takes(&["note_id"]), "annotations": {"destructiveHint": true}},
+        {"name": "get_note", "inputSchema": takes(&["note_id"]), "outputSchema": note, "annotations": reads},
+        {"name": "search_notes", "inputSchema": paged, "outputSchema": list, "annotations": reads},
+        {"name": "list_notes", "inputSchema": {"type": "object"}, "outputSchema": list, "annotations": reads},
+        {"name": "create_note", "inputSchema": takes(&["title"])},
+        {"name": "export_notes", "inputSchema": {"type": "object", "properties": {"tags": {"type": "array", "items": {
+            "type": "object", "properties": {"name": {"type": "string"}, "color": {"type": "string"}}, "required": ["name"]}}}}},
+    ]));
+    assert_eq!(draft.loaded.warnings, []);
+    let names: Vec<&str> = draft.loaded.catalog.entities.keys().collect();
+    assert_eq!(names, ["Note", "Notes"]);
+    let table = taught(&draft);
+    for want in [
+        "e1(\"…\")\tone Note of notes by id",
+        "e1\tNote rows, all",
+        "e1 | search(\"…\")\tNote rows, by words",
+        "e1(\"…\").m1()\tdelete_note; destructive",
+        "e1.m2(title = \"…\")\tcreate_note; writes",
+        "\texport_notes; optional: tags [{color?, name}]; writes",
+    ] {
+        assert!(table.contains(want), "{want} is not in\n{table}\n{}", draft.yaml);
+    }
+    has_all(&draft.yaml, &["note_id: key.id", "size_param: limit", "size: 50", "text: query", "query: text"]);
+}

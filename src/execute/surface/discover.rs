@@ -172,8 +172,15 @@ fn document<'a>(api: &'a str, catalog: &'a Catalog, name: &'a str, entity: &'a E
         (None, false) => entity.fields.keys().take(8).collect(),
         (Some(_), false) => Vec::new(),
     };
-    if !members.is_empty() {
-        description = format!("{}: {}", description.trim_end_matches('.'), members.join(", "));
+    for (index, member) in members.into_iter().enumerate() {
+        if description.len() + member.len() > LONGEST {
+            description.push_str(", …");
+            break;
+        }
+        description = match index {
+            0 => format!("{}: {member}", description.trim_end_matches('.')),
+            _ => format!("{description}, {member}"),
+        };
     }
     let length = counted.values().sum();
     Document { api, entity: name, description, words: counted, length }
