@@ -3,6 +3,7 @@
 mod artifacts;
 mod catalogs;
 mod documents;
+mod drafts;
 mod internal;
 mod limits;
 mod links;

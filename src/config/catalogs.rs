@@ -11,13 +11,15 @@ use super::{
 };
 
 /// Catalogs of the execute surface.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Catalogs {
     /// Folders of catalogs, one YAML file each; those below them are not read.
     pub folders: Vec<PathBuf>,
     /// Files of catalogs, besides.
     pub files: Vec<PathBuf>,
+    /// Whether catalogs are drafted of the tools of upstreams for which there is none, in profiles that run programs.
+    pub drafts: bool,
     /// Hosts that their sources may reach. Empty: those that they name.
     #[schemars(schema_with = "hosts_schema")]
     pub hosts: Vec<String>,
@@ -34,6 +36,21 @@ pub struct Catalogs {
     /// What is otherwise here than in a catalog's file, by its id.
     #[schemars(extend("x-key" = "catalog-id"))]
     pub settings: Ordered<CatalogHere>,
+}
+
+impl Default for Catalogs {
+    fn default() -> Self {
+        Self {
+            folders: Vec::new(),
+            files: Vec::new(),
+            drafts: true,
+            hosts: Vec::new(),
+            inside: Vec::new(),
+            secrets: Ordered::default(),
+            connections: Ordered::default(),
+            settings: Ordered::default(),
+        }
+    }
 }
 
 /// A login that each caller connects an account of theirs for.

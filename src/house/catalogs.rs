@@ -1,21 +1,21 @@
 //! The catalogs that are served and the sources behind them, from one configuration to the next. Those of before are kept by
 //! the sessions that pin them.
 
-use super::{StartError, outbound};
+use super::{StartError, drafts, outbound};
 use crate::config::{self, Config, Globs};
 use crate::execute::catalog::{self, Catalog, Loaded, Source};
 use crate::execute::sources::{
     Accounts, Ask, Page, Reached, Refused, Secrets, Settings, SourceError, SourceErrorKind,
 };
 use crate::execute::sources::{Sources, Upstreams};
-use crate::mcp::{Backend, Caller, UpstreamId};
+use crate::mcp::{Access, Backend, Caller, Kind, UpstreamId};
 use crate::upstream::credentials::{Credentials, Lack, Refusal};
 use crate::vault::{Spec, Vault};
 use arc_swap::ArcSwap;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::HeaderValue;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,6 +23,8 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Served {
     pub catalogs: Arc<catalog::Catalogs>,
+    /// Those of them that are drafts, by their ids.
+    pub drafted: BTreeSet<String>,
     pub sources: Arc<dyn Sources>,
 }
 
@@ -61,6 +63,21 @@ pub(super) fn bare(url: &str) -> String {
     url.trim_end_matches('/').to_owned()
 }
 
+impl Doors {
+    /// Whether a caller of that profile sees that tool, as far as is known; `None`: its upstream's tools are not known in the
+    /// name of nobody in particular.
+    fn shows(&self, profile: &str, upstream: &str, tool: &str, caller: &Caller) -> Option<bool> {
+        let Some(backend) = self.tool(profile, upstream, tool) else { return Some(false) };
+        Some(backend.known(caller, Kind::Tool)?.find(tool).is_some())
+    }
+
+    /// An upstream as each profile has it.
+    pub(super) fn of(&self, upstream: &str) -> Vec<Arc<dyn Backend>> {
+        let profiles = self.profiles.load();
+        profiles.values().filter_map(|door| Some(door.upstreams.get(upstream)?.0.clone())).collect()
+    }
+}
+
 impl Upstreams for Doors {
     fn tool(&self, profile: &str, upstream: &str, tool: &str) -> Option<Arc<dyn Backend>> {
         let profiles = self.profiles.load();
@@ -79,7 +96,8 @@ impl Shelf {
     /// With nothing on it.
     pub(super) fn new() -> Shelf {
         let doors = Arc::<Doors>::default();
-        let nothing = Served { catalogs: Arc::default(), sources: Arc::new(Nowhere) };
+        let nothing =
+            Served { catalogs: Arc::default(), drafted: BTreeSet::new(), sources: Arc::new(Nowhere) };
         Shelf { now: Arc::new(ArcSwap::from_pointee(nothing)), doors }
     }
 
@@ -95,6 +113,36 @@ impl Shelf {
     /// The sources of what is served at the time of each request.
     pub(super) fn sources(&self) -> Arc<dyn Sources> {
         Arc::new(Current(self.now.clone()))
+    }
+
+    /// Who may call what of the catalogs in that profile: of an upstream's tools, those that the profile has and policy shows
+    /// them.
+    pub(super) fn admits(
+        &self,
+        profile: &str,
+    ) -> impl Fn(&Arc<Access>, &str, &str) -> bool + Send + Sync + use<> {
+        let (now, doors, profile) = (self.now.clone(), self.doors.clone(), Arc::<str>::from(profile));
+        let nobody = drafts::caller();
+        move |access, api, operation| {
+            let now = now.load();
+            let Some(loaded) = now.catalogs.get(api) else { return true };
+            let Source::Mcp { url, upstream, .. } = &loaded.catalog.source else { return true };
+            let called = loaded.catalog.operations.get(operation).and_then(|one| one.mcp.as_ref());
+            let (Some(called), Some(id)) =
+                (called, upstream.clone().or_else(|| doors.at(url.as_deref().unwrap_or_default())))
+            else {
+                return true;
+            };
+            let caller = Caller {
+                access: access.clone(),
+                profile: profile.clone(),
+                client: nobody.client.clone(),
+                session: nobody.session.clone(),
+                ..*nobody
+            };
+            // The tools of a draft are known; what is not is judged when it is called.
+            doors.shows(&profile, &id, &called.tool, &caller).unwrap_or(!now.drafted.contains(api))
+        }
     }
 
     /// What this configuration says, read and made ready. Errors: a setting or a catalog that cannot be used.
@@ -133,7 +181,7 @@ impl Shelf {
             upstreams: self.doors.clone(),
             hosts: config.catalogs.hosts.clone(),
         });
-        Ok(Served { catalogs: Arc::new(catalogs), sources: Arc::new(sources) })
+        Ok(Served { catalogs: Arc::new(catalogs), drafted: BTreeSet::new(), sources: Arc::new(sources) })
     }
 
     /// Serves that from now on.
@@ -197,7 +245,7 @@ fn check(config: &Config, loaded: &Loaded) -> Result<(), StartError> {
 }
 
 /// A catalog as it is here.
-fn here(loaded: Loaded, settings: Option<&config::CatalogHere>) -> Loaded {
+pub(super) fn here(loaded: Loaded, settings: Option<&config::CatalogHere>) -> Loaded {
     let Some(settings) = settings else { return loaded };
     let mut catalog = (*loaded.catalog).clone();
     let (Source::Http { limits, .. } | Source::Graphql { limits, .. } | Source::Mcp { limits, .. }) =

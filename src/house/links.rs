@@ -2,6 +2,7 @@
 //! with all that it holds, and what is not needed any more ends once its calls have.
 
 use super::catalogs::{Door as ToolDoor, Shelf};
+use super::drafts::{self, Drafts};
 use super::upstreams::{Recipe, linked, setting};
 use super::{Programs, StartError, surfaces};
 use crate::config::{self, Config, Globs};
@@ -37,7 +38,8 @@ pub struct Links {
     demo: Option<Arc<Demo>>,
     vault: Vault,
     ground: Ground,
-    shelf: Shelf,
+    shelf: Arc<Shelf>,
+    drafts: Drafts,
     programs: Programs,
     now: Mutex<Now>,
     /// Links that nothing new goes to, until their last call has ended.
@@ -128,12 +130,14 @@ impl Links {
         ground: Ground,
         programs: Programs,
     ) -> Links {
+        let shelf = Arc::new(Shelf::new());
         Links {
             relay,
             vault,
             demo: demo.then(Arc::default),
             ground,
-            shelf: Shelf::new(),
+            drafts: Drafts::new(shelf.clone(), programs.logical.clone()),
+            shelf,
             programs,
             now: Mutex::default(),
             retiring: TaskTracker::new(),
@@ -211,8 +215,16 @@ impl Links {
         }
         let doors = now.profiles.values().map(|served| (served.mount.name.clone(), served.door()));
         self.shelf.doors().open(config, doors.collect());
-        self.programs.logical.serve(catalogs.catalogs.clone());
-        self.shelf.serve(catalogs);
+        let wanted = drafts::wanted(config, &catalogs).into_iter().filter_map(|id| {
+            let (kept, upstream) =
+                (links.get(id)?, part(id, 0, config, &config::Profile::default()).upstream);
+            // What is said of its tools in every profile; who may call them is each profile's.
+            let everywhere =
+                governing.policy.guard("", &config::Profile::default(), &upstream, kept.link.clone());
+            let made_of = (kept.number, governing.number, upstream);
+            Some((id.to_owned(), drafts::Wanted { made_of, backend: everywhere }))
+        });
+        self.drafts.serve(config, catalogs, wanted.collect());
         now.made = made;
         now.policy = Some(governing);
         for (id, before) in std::mem::replace(&mut now.links, links) {
@@ -278,7 +290,9 @@ impl Links {
                 limit: LIST_LIMIT,
             })
         };
-        let surface = surfaces::of(name, &makeup.profile, policy, &self.programs, self.shelf.sources());
+        let mount = if name == config::DEFAULT_PROFILE { "" } else { name };
+        let sees = self.shelf.admits(mount);
+        let surface = surfaces::of(name, &makeup.profile, policy, &self.programs, self.shelf.sources(), sees);
         let guarded_surface = |surface| Member {
             backend: policy.guard(name, &makeup.profile, &config::Upstream::default(), Arc::new(surface)),
             rename: BTreeMap::new(),
@@ -341,6 +355,7 @@ impl Links {
     /// Ends what the links hold open: standing calls, shared sessions, children. Waits for it, for a bounded time.
     pub async fn hang_up(&self) {
         self.end.cancel();
+        self.drafts.end();
         self.retiring.close();
         let links = std::mem::take(&mut self.now.lock().unwrap_or_else(PoisonError::into_inner).links);
         let all = join_all(links.into_values().map(|kept| kept.link.hang_up()));

@@ -6,17 +6,19 @@ use crate::config::{self, Config, CredentialKind};
 use crate::execute::catalog::{Catalogs, EffectClass, Source};
 use crate::execute::sources::Sources;
 use crate::execute::surface::{Admits, Settings, Surface};
-use crate::mcp::UpstreamId;
+use crate::mcp::{Access, UpstreamId};
 use crate::policy::{Acts, Policy};
 use std::sync::Arc;
 
-/// A profile's surface, where it has one.
+/// A profile's surface, where it has one. `sees`: whether what an operation stands for is there for a caller, besides what policy
+/// says of the operation.
 pub(super) fn of(
     name: &str,
     profile: &config::Profile,
     policy: &Policy,
     programs: &Programs,
     sources: Arc<dyn Sources>,
+    sees: impl Fn(&Arc<Access>, &str, &str) -> bool + Send + Sync + 'static,
 ) -> Option<Surface> {
     if !profile.surface.executes() {
         return None;
@@ -28,12 +30,12 @@ pub(super) fn of(
         artifacts: programs.access.clone(),
         ..Settings::new(id)
     };
-    if let Some(operations) = policy.operations(name, profile) {
-        let logical = programs.logical.clone();
-        settings.admits = Admits::by(move |access, api, operation| {
-            operations.admit(access, api, operation, acts(&logical.catalogs(), api, operation))
-        });
-    }
+    let (operations, logical) = (policy.operations(name, profile), programs.logical.clone());
+    settings.admits = Admits::by(move |access, api, operation| {
+        let acts = || acts(&logical.catalogs(), api, operation);
+        sees(access, api, operation)
+            && operations.as_ref().is_none_or(|all| all.admit(access, api, operation, acts()))
+    });
     Some(Surface::new(programs.logical.clone(), programs.artifacts.clone(), sources, settings))
 }
 

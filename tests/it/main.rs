@@ -8,6 +8,7 @@ mod authorisation;
 mod certificates;
 mod client_commands;
 mod credentials;
+mod drafts;
 mod drain;
 mod execute;
 mod field;
