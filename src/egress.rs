@@ -2,8 +2,10 @@
 //! addresses only, whatever a name resolves to and whenever, follows no redirect by itself, and bounds time and size.
 //! Knows nothing of MCP or OAuth.
 
+mod proxy;
 mod reach;
 
+pub use proxy::Proxy;
 pub use reach::Reach;
 
 use crate::tls;
@@ -13,11 +15,12 @@ use http_body::Body as _;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::GaiResolver;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::legacy::connect::{Connect, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use reach::{Names, Resolver};
-use rustls::RootCertStore;
+use rustls::{ClientConfig, RootCertStore};
 use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
@@ -52,6 +55,8 @@ impl Default for Bounds {
 pub enum Named {
     /// The operator's configuration: it may lie inside, and be plain HTTP.
     ByUs,
+    /// A stranger, at a host of the operator's list: as by others, but that a proxy may know its name alone.
+    Listed,
     /// Anyone else: https to a public address, but for what [`Reach`] admits.
     ByOthers,
 }
@@ -89,8 +94,14 @@ pub struct Egress {
     /// Its resolver lets public addresses pass alone, and what `reach` admits.
     guarded: Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>,
     free: Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>,
+    proxied: Option<(Proxy, Client<Tunnelled, Full<Bytes>>)>,
     reach: Arc<Reach>,
+    names: Names,
+    tls: Arc<ClientConfig>,
 }
+
+/// TLS through a proxy, which itself may be spoken to by TLS.
+type Tunnelled = HttpsConnector<Tunnel<HttpsConnector<HttpConnector<Resolver>>>>;
 
 impl Egress {
     /// `reach`: which addresses that are not public may be reached all the same.
@@ -101,19 +112,22 @@ impl Egress {
     fn by_names(reach: Reach, roots: RootCertStore, names: Names) -> Egress {
         let reach = Arc::new(reach);
         let tls = Arc::new(tls::client(roots, None));
-        let client = |resolver: Resolver| {
-            let mut tcp = HttpConnector::new_with_resolver(resolver);
-            tcp.enforce_http(false);
-            tcp.set_nodelay(true);
-            tcp.set_connect_timeout(Some(CONNECT));
-            Client::builder(TokioExecutor::new())
-                .pool_timer(TokioTimer::new())
-                .pool_idle_timeout(IDLE_TIME)
-                .pool_max_idle_per_host(IDLE)
-                .build(HttpsConnector::from((tcp, tls.clone())))
+        let guarded = pooled(straight(Resolver::guarded(names.clone(), reach.clone()), &tls));
+        let free = pooled(straight(Resolver::free(names.clone()), &tls));
+        Egress { guarded, free, proxied: None, reach, names, tls }
+    }
+
+    /// The same by a proxy, as far as it stands before what is asked for. Addresses inside are reached as without it, and so
+    /// is plain HTTP; names of strangers must be known here too.
+    pub fn by(self, proxy: Proxy) -> Egress {
+        let way = straight(Resolver::free(self.names.clone()), &self.tls);
+        let tunnel = Tunnel::new(proxy.url.clone(), way);
+        let tunnel = match proxy.login.clone() {
+            Some(login) => tunnel.with_auth(login),
+            None => tunnel,
         };
-        let guarded = client(Resolver::guarded(names.clone(), reach.clone()));
-        Egress { guarded, free: client(Resolver::free(names)), reach }
+        let client = pooled(HttpsConnector::from((tunnel, self.tls.clone())));
+        Egress { proxied: Some((proxy, client)), ..self }
     }
 
     /// The answer to a GET, whatever its status. A redirect is an answer: whoever follows it asks again, as for any other
@@ -137,12 +151,21 @@ impl Egress {
         bounds: Bounds,
     ) -> Result<Answer, FetchError> {
         self.check(request.uri(), named)?;
-        let client = match named {
-            Named::ByUs => &self.free,
-            Named::ByOthers => &self.guarded,
-        };
         let answering = async {
-            let answer = client.request(request.map(Full::new)).await.map_err(|error| {
+            let proxied = match &self.proxied {
+                Some((proxy, client)) => {
+                    let by_proxy = proxy::takes(proxy, &self.names, request.uri(), named).await?;
+                    by_proxy.then_some(client)
+                }
+                None => None,
+            };
+            let request = request.map(Full::new);
+            let sending = match (proxied, named) {
+                (Some(client), _) => client.request(request),
+                (None, Named::ByUs) => self.free.request(request),
+                (None, Named::ByOthers | Named::Listed) => self.guarded.request(request),
+            };
+            let answer = sending.await.map_err(|error| {
                 tracing::debug!(%error, "a URL from outside was not reached");
                 match reach::refused(&error) {
                     true => FetchError::Refused,
@@ -191,6 +214,22 @@ impl Egress {
             true => Err(FetchError::Url),
         }
     }
+}
+
+fn straight(resolver: Resolver, tls: &Arc<ClientConfig>) -> HttpsConnector<HttpConnector<Resolver>> {
+    let mut tcp = HttpConnector::new_with_resolver(resolver);
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT));
+    HttpsConnector::from((tcp, tls.clone()))
+}
+
+fn pooled<C: Connect + Clone>(connector: C) -> Client<C, Full<Bytes>> {
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_TIME)
+        .pool_max_idle_per_host(IDLE)
+        .build(connector)
 }
 
 #[cfg(test)]

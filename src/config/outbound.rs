@@ -13,7 +13,7 @@ use super::{Secret, secret, units};
 pub struct Outbound {
     /// TLS to all upstreams, besides the authorities that browsers trust.
     pub tls: Tls,
-    /// The proxy before all upstreams, in place of `HTTPS_PROXY`, `HTTP_PROXY` and `ALL_PROXY`:
+    /// The proxy before all upstreams, the object store and URLs that come from outside, in place of `HTTPS_PROXY`, `HTTP_PROXY` and `ALL_PROXY`:
     /// `http://user:password@proxy:3128`, or `none`; a secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "secret::secret_schema")]

@@ -32,7 +32,7 @@ impl Reach {
 }
 
 /// Neither this host nor its networks nor anything reserved (RFC 6890 and IANA's special-purpose registries).
-fn is_public(ip: IpAddr) -> bool {
+pub(super) fn is_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => is_public_v4(ip),
         IpAddr::V6(ip) => is_public_v6(ip),

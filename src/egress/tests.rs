@@ -86,3 +86,67 @@ async fn a_name_that_leads_elsewhere_the_second_time_gains_nothing() {
     assert_eq!(get().await.unwrap().body, "{}");
     assert_eq!(asked.load(Ordering::SeqCst), 3, "a name is resolved at each connection");
 }
+
+#[tokio::test]
+async fn a_proxy_is_asked_for_what_is_public_and_never_for_what_lies_inside() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = listener.local_addr().unwrap();
+    let (tell, mut told) = tokio::sync::mpsc::channel(16);
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let mut head = [0; 4096];
+            let read = socket.read(&mut head).await.unwrap_or(0);
+            tell.send(String::from_utf8_lossy(&head[..read]).into_owned()).await.unwrap();
+            let _ = socket.write_all(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n").await;
+        }
+    });
+    let inside = server(OK).await;
+    let names = move |name: &str| match name {
+        "public.example" => vec![SocketAddr::from(([1, 1, 1, 1], 443))],
+        "inside.example" => vec![SocketAddr::from(([127, 0, 0, 1], inside))],
+        "proxy.example" => vec![proxy],
+        _ => Vec::new(),
+    };
+    let told_names = || Names::Told(Arc::new(names));
+    let with = |reach: Reach| {
+        Egress::by_names(reach, tls::public_roots(), told_names()).by(Proxy {
+            url: format!("http://proxy.example:{}", proxy.port()).parse().unwrap(),
+            login: Some("Basic eDp5".parse().unwrap()),
+            stands_before: Arc::new(|url| url.host() != Some("localhost")),
+        })
+    };
+    let closed = with(Reach::default());
+    let refused = FetchError::Refused;
+    let by_proxy = FetchError::Unreachable;
+    let table = [
+        ("https://public.example/x", Named::ByOthers, &by_proxy, Some("CONNECT public.example:443 ")),
+        ("https://1.1.1.1/x", Named::ByOthers, &by_proxy, Some("CONNECT 1.1.1.1:443 ")),
+        ("https://inside.example/x", Named::ByOthers, &refused, None),
+        ("https://inside.example/x", Named::Listed, &refused, None),
+        ("https://127.0.0.1/x", Named::Listed, &refused, None),
+        // A name that no server here knows may be inside where the proxy is.
+        ("https://unknown.example/x", Named::ByOthers, &by_proxy, None),
+        ("https://unknown.example/x", Named::Listed, &by_proxy, Some("CONNECT unknown.example:443 ")),
+        ("https://unknown.example/x", Named::ByUs, &by_proxy, Some("CONNECT unknown.example:443 ")),
+    ];
+    for (url, named, want, head) in table {
+        assert_eq!(closed.get(url, named).await.as_ref().unwrap_err(), want, "{url} {named:?}");
+        let seen = told.try_recv().ok();
+        assert_eq!(seen.is_some(), head.is_some(), "{url} {named:?}: {seen:?}");
+        if let (Some(seen), Some(head)) = (seen, head) {
+            assert!(
+                seen.starts_with(head) && seen.to_lowercase().contains("proxy-authorization: basic edp5"),
+                "{seen}"
+            );
+        }
+    }
+    // Plain HTTP, which is spoken inside alone, and what lies inside go straight.
+    let open = with(Reach { inside: vec!["127.0.0.0/8".parse().unwrap()] });
+    for named in [Named::ByOthers, Named::ByUs] {
+        assert_eq!(open.get(&format!("http://inside.example:{inside}/"), named).await.unwrap().body, "{}");
+    }
+    assert!(open.get("https://inside.example/", Named::Listed).await.is_err(), "it speaks no TLS");
+    assert!(
+        told.try_recv().is_err() && !format!("{:?}", closed.proxied.as_ref().unwrap().0).contains("edp5")
+    );
+}

@@ -130,4 +130,33 @@ mod tests {
         assert!(error.cause().contains("connection refused"), "{}", error.cause());
         assert!(!format!("{error} {error:?}").contains("hidden"), "{error:?}");
     }
+
+    #[tokio::test]
+    async fn pods_sweep_what_is_over_from_time_to_time_until_they_leave() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = json!({ "artifacts": { "store": format!("file://{}", folder.path().display()) } });
+        let config: Config = serde_json::from_value(config).unwrap();
+        let store: Arc<dyn Store> = Arc::new(Memory::new(1 << 20));
+        let (leaving, often) = (CancellationToken::new(), Duration::from_millis(5));
+        let pods: Vec<_> = (0..2)
+            .map(|_| artifacts(&config, store.clone()).unwrap())
+            .map(|artifacts| tokio::spawn(sweep(artifacts, often, leaving.clone())))
+            .collect();
+        // Again and again: what is over comes while they are at it.
+        for hour in [1, 2] {
+            let old = folder.path().join(format!("artifacts/{hour}/t/s/o"));
+            std::fs::create_dir_all(old.parent().unwrap()).unwrap();
+            std::fs::write(&old, "x").unwrap();
+            let gone = async {
+                while old.exists() || metrics().artifacts_swept.get() < hour {
+                    sleep(often).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(25), gone).await.expect("it is swept");
+        }
+        leaving.cancel();
+        for pod in pods {
+            tokio::time::timeout(Duration::from_secs(25), pod).await.expect("it ends").unwrap();
+        }
+    }
 }

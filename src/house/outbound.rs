@@ -14,6 +14,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Addresses that every proxy of the environment stands before.
+const ANYWHERE: [&str; 2] = ["https://service.invalid/", "http://service.invalid/"];
 /// Longest time to open a connection to a service of the operator's own.
 const CONNECT: Duration = Duration::from_secs(5);
 
@@ -68,7 +70,7 @@ impl Ways {
         let proxy = config.outbound.proxy.as_ref().map(|proxy| named("outbound", proxy)).transpose()?;
         if proxy.is_none() {
             // What is wrong with the environment's is said at the start.
-            for anywhere in ["https://service.invalid/", "http://service.invalid/"] {
+            for anywhere in ANYWHERE {
                 of_environment(&Uri::from_static(anywhere))?;
             }
         }
@@ -124,7 +126,20 @@ pub(super) fn egress(config: &Config) -> Result<Egress, StartError> {
 /// As [`egress`], where these networks may be reached though they are not public.
 pub(super) fn egress_inside(config: &Config, inside: &[String]) -> Result<Egress, StartError> {
     let inside = inside.iter().filter_map(|network| network.parse().ok()).collect();
-    Ok(Egress::new(egress::Reach { inside }, roots(config)?))
+    let egress = Egress::new(egress::Reach { inside }, roots(config)?);
+    let (proxy, named) = match &config.outbound.proxy {
+        Some(proxy) => (named("outbound", proxy)?, true),
+        None => (of_environment(&Uri::from_static(ANYWHERE[0]))?, false),
+    };
+    // What is wrong with the environment's is known by now.
+    let of_environment = |url: &Uri| of_environment(url).is_ok_and(|proxy| proxy.is_some());
+    let stands_before = move |url: &Uri| !is_metadata(url) && (named || of_environment(url));
+    Ok(match proxy {
+        Some(Proxy { url, login }) => {
+            egress.by(egress::Proxy { url, login, stands_before: Arc::new(stands_before) })
+        }
+        None => egress,
+    })
 }
 
 /// The proxy that a setting names; `none` is no proxy.

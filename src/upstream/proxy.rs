@@ -8,9 +8,9 @@ use std::net::IpAddr;
 /// A proxy, and what it is told of us.
 #[derive(Clone, Debug)]
 pub struct Proxy {
-    pub(super) url: Uri,
+    pub url: Uri,
     /// `Proxy-Authorization`: user and password of the proxy's URL.
-    pub(super) login: Option<HeaderValue>,
+    pub login: Option<HeaderValue>,
 }
 
 /// The text names no proxy that can be used. It is not repeated, for it may hold a password.

@@ -40,8 +40,8 @@ impl Objects {
         let name = format!("{ROOT}/{hour}/{}/{}/{}", &tenant[..32], &session[..32], random());
         let path = Path::from(name.as_str());
         let whole = hash(&bytes);
-        self.0.put(&path, bytes.into()).await?;
-        let back = self.0.get(&path).await?.bytes().await?;
+        self.0.put(&path, bytes.into()).await.map_err(told)?;
+        let back = self.0.get(&path).await.map_err(told)?.bytes().await.map_err(told)?;
         match hash(&back) == whole {
             true => Ok(name),
             false => Err(ArtifactError::Damaged),
@@ -52,7 +52,7 @@ impl Objects {
     pub(super) async fn get(&self, name: &str, range: Range<u64>) -> Result<Bytes, ArtifactError> {
         match self.0.get_range(&Path::from(name), range).await {
             Err(object_store::Error::NotFound { .. }) => Err(ArtifactError::Unknown),
-            other => Ok(other?),
+            other => other.map_err(told),
         }
     }
 
@@ -103,4 +103,11 @@ impl Objects {
     pub(super) async fn sweep_as_of(&self, hour: u64) -> usize {
         self.delete_before(hour).await.unwrap()
     }
+}
+
+/// For the operator: the caller learns only that it can be tried again.
+fn told(error: object_store::Error) -> ArtifactError {
+    let error = ArtifactError::from(error);
+    tracing::warn!(why = error.cause(), "the object store fails");
+    error
 }

@@ -208,7 +208,7 @@ fn token_request(
 }
 
 async fn ask_token(egress: Egress, request: Request<Bytes>) -> Result<Token, SourceError> {
-    let answer = egress.send(request, Named::ByOthers).await.map_err(|error| {
+    let answer = egress.send(request, Named::Listed).await.map_err(|error| {
         failure(SourceErrorKind::Timeout, format!("the login's server gives no token: {error}"), false)
     })?;
     if !answer.status.is_success() {

@@ -151,7 +151,7 @@ impl Way {
             let built = self.built(&url, &method, body.as_ref(), request, bears, ours)?;
             let left = end.saturating_duration_since(Instant::now());
             let bounds = Bounds { within: left, ..self.bounds };
-            let answer = self.egress.send_within(built, Named::ByOthers, bounds).await;
+            let answer = self.egress.send_within(built, Named::Listed, bounds).await;
             let answer = answer.map_err(|error| broken(&error, write))?;
             let status = answer.status;
             if status.is_success() {
