@@ -54,7 +54,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 /// Bytes that the memory store may hold: some 200,000 idle sessions, and bounded whatever happens.
 const MEMORY_STORE: usize = 512 << 20;
@@ -245,6 +245,8 @@ pub struct Programs {
     pub artifacts: Artifacts,
     /// How clients are told to read results.
     pub access: Access,
+    /// Of runs that write, which end before the pod does.
+    pub tasks: TaskTracker,
 }
 
 /// How a pod is reached, and how it reaches strangers.
@@ -295,6 +297,7 @@ fn gate_among(
         logical: Logical::new(pod, store.clone(), Arc::default(), logical::Settings::default()),
         artifacts: artifacts::artifacts(config, store.clone())?,
         access: artifacts::access(config),
+        tasks: sessions.tasks().clone(),
     };
     let routes = Arc::new(ArcSwap::default());
     let links = Links::new(demo, relay, vault, ground, programs);

@@ -10,6 +10,7 @@ use futures_util::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
+use tokio_util::task::TaskTracker;
 
 use super::{
     artifacts::{self, Artifacts, Resolved},
@@ -73,6 +74,8 @@ pub struct Settings {
     pub catalogs: Globs,
     /// Whether the sessions of a tenant are all its principals'.
     pub shared: bool,
+    /// Where runs that write are held, whoever waits for them: the pod does not end before them.
+    pub tasks: TaskTracker,
     /// The longest that one run works before it answers with what is finished.
     pub run: Duration,
     /// Who may call what of them.
@@ -88,6 +91,7 @@ impl Settings {
             id,
             catalogs: Globs::default(),
             shared: false,
+            tasks: TaskTracker::new(),
             run: Duration::from_secs(280),
             admits: Admits::by(|_, _, _| true),
             artifacts: artifacts::Access::default(),

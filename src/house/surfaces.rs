@@ -28,6 +28,7 @@ pub(super) fn of(
         catalogs: profile.catalogs.clone(),
         shared: profile.shared_sessions,
         artifacts: programs.access.clone(),
+        tasks: programs.tasks.clone(),
         ..Settings::new(id)
     };
     let (operations, logical) = (policy.operations(name, profile), programs.logical.clone());

@@ -173,7 +173,8 @@ impl Inner {
     /// Carries out what writes, to its end, whether this call is waited for or not.
     async fn write(self: Arc<Self>, call: &Call, run: Run, claim: RunClaim) -> Result<Answer, Fault> {
         let (caller, deadline) = (call.caller.clone(), self.deadline(call));
-        let written = tokio::spawn(async move {
+        let tasks = self.settings.tasks.clone();
+        let written = tasks.spawn(async move {
             let name = Arc::clone(claim.run_id());
             let mut settings = RunSettings::new(Arc::clone(&name), deadline);
             settings.claim = Some(claim.before_writing());

@@ -68,3 +68,26 @@ async fn two_pods_that_run_one_write_at_once_write_once() {
         assert_eq!(three.shop.orders(), round, "one write a plan");
     }
 }
+
+#[tokio::test]
+async fn a_pod_that_drains_ends_a_write_whose_client_went_away_before_it_goes() {
+    let mut three = Three::start(false, json!({})).await;
+    let how = How::Modern;
+    let handle = opened(&three.pods[0], &how, None).await;
+    let run_ref = planned(&three.pods[1], &how, None, &handle, ORDER).await;
+    let ask = json!({"logical_session_ref": handle, "run_ref": run_ref});
+    let call = json!({"name": "plasm_run", "arguments": ask}).to_string();
+    let client = Modern::new(three.pods[2].address, "/mcp", json!({}));
+    let gone = tokio::spawn(async move { client.send("1", "tools/call", &call).await.status });
+    let shop = three.shop.clone();
+    comes_true("the write has reached the shop", || async { shop.orders() == 1 }).await;
+    gone.abort();
+    let _ = gone.await;
+    three.pods[2].terminate();
+    comes_true("it is leaving", || async { three.pods[2].log().contains("drain") }).await;
+    assert_eq!(code(&tool(&three.pods[0], &how, "plasm_run", ask.clone()).await), "already_running");
+    three.shop.gate.add_permits(1);
+    assert!(three.pods[2].ended().await.success());
+    let told = tool(&three.pods[0], &how, "plasm_run", ask).await;
+    assert_eq!((code(&told), three.shop.orders()), ("none", 1), "its outcome is recorded: {told}");
+}
