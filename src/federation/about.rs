@@ -76,7 +76,8 @@ impl Inner {
         has(&said.capabilities, capability, field)
     }
 
-    /// Lists change when a member comes or goes, so `listChanged` is always true. Extensions are one server's own.
+    /// Lists change when a member comes or goes, so `listChanged` is always true. Extensions are one server's own, but for the
+    /// gateway's.
     fn capabilities(&self, abouts: &[Option<Arc<About>>]) -> Raw {
         let any = |capability: &str, field: Option<&str>| {
             abouts.iter().enumerate().any(|(member, about)| match about {
@@ -94,6 +95,16 @@ impl Inner {
         for capability in LISTED.into_iter().filter(|capability| any(capability, None)) {
             let subscribe = if any(capability, Some("subscribe")) { ",\"subscribe\":true" } else { "" };
             let _infallible = write!(out, "\"{capability}\":{{\"listChanged\":true{subscribe}}},");
+        }
+        // Those of the gateway's own member are the gateway's.
+        let own = abouts.iter().enumerate().find(|(member, _)| self.rules.is_own(*member));
+        if let Some(about) = own.and_then(|(_, about)| about.as_ref()) {
+            let text = about.capabilities.to_bytes();
+            if let Some(extensions) = splice::member(&text, 0, "extensions") {
+                let extensions =
+                    String::from_utf8_lossy(&text[extensions.start as usize..extensions.end as usize]);
+                let _infallible = write!(out, "\"extensions\":{extensions},");
+            }
         }
         out.truncate(out.trim_end_matches(',').len());
         out.push('}');

@@ -31,7 +31,7 @@ const text = "## issues (120 rows)\nid\ttitle\topen\n1\tIssue one\ttrue\n2\t" + 
 const run = {
   content: [{ type: "text", text }],
   structuredContent: { run_id: "r_1", roots: [
-    { label: "issues", rows: 120, coverage: "partial", artifact_uri: `plasm://session/${HANDLE}/r/1`, next_run_ref: "n_abc" },
+    { label: "issues", rows: 120, coverage: "partial", columns, values: [[1, "Issue one", true, null], [2, EVIL, false, "2026-11-30T07:00:00Z"]], artifact_uri: `plasm://session/${HANDLE}/r/1`, next_run_ref: "n_abc" },
     { label: "labels", rows: 0, coverage: "complete" },
   ] },
   _meta: { plasm: { steps: [{ run_id: "r_1", artifact_uri: `plasm://session/${HANDLE}/r/1`, expr_preview: "Issue", lossy_fields: ["made"] }] } },
@@ -77,6 +77,7 @@ for (const theme of ["light", "dark"]) {
   const view = await open(`a run, ${theme}: pages, a lost connection, tabs, within 500 px`, "RUN_EXPLORER", { theme });
   await view.result(run);
   await view.sees("Issue one");
+  assert.equal(await view.frame.locator("td.null").count(), 1, "what is null is told from what is empty");
   await view.picture(`run-${theme}-first`);
   await view.tab.evaluate((answers) => { window.host.answers = answers; }, [got(2)]);
   await view.frame.getByRole("button", { name: "Next" }).click();
@@ -127,9 +128,10 @@ for (const [what, result, sees] of [
   await view.picture("plan " + what);
   await view.close();
 }
-const alone = await open("a run of structuredContent alone fetches its first page", "RUN_EXPLORER");
+const alone = await open("a run of which no row had room fetches its first page", "RUN_EXPLORER");
+const bare = run.structuredContent.roots.map(({ values, ...root }) => root);
 await alone.tab.evaluate((answers) => { window.host.answers = answers; }, [got(0)]);
-await alone.result({ content: [], structuredContent: run.structuredContent });
+await alone.result({ content: [], structuredContent: { ...run.structuredContent, roots: bare } });
 await alone.sees("rows 1–50 of 120");
 await alone.picture("run-fetched");
 await alone.close();

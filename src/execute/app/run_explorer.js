@@ -26,13 +26,14 @@
     if (!roots.length) return written.length ? written : text ? [{ label: "result", text }] : [];
     return roots.map((root, n) => {
       const more = meta[n] || {}, plain = written.find((one) => one.label === root.label) || written[n] || {};
-      const whole = Array.isArray(root.rows) ? root.rows : undefined;
+      // Values are the rows as they are; those of the text are escaped. Of a result of which none had room, a page is fetched.
+      const whole = list(root.values).length || root.rows === 0 ? list(root.values) : undefined;
       return {
         ...plain, ...more, ...root,
         label: root.label || plain.label || more.expr_preview || `step ${n + 1}`,
         total: typeof root.rows === "number" ? root.rows : root.total !== undefined ? root.total : plain.total,
         columns: list(root.columns).length ? root.columns.map((c) => (typeof c === "string" ? { name: c } : c)) : plain.columns,
-        rows: whole || plain.rows,
+        rows: typeof root.text === "string" ? undefined : whole || plain.rows,
         run_id: root.run_id || more.run_id || (roots.length === 1 ? said.run_id : undefined),
         lossy: list(more.lossy_fields),
       };

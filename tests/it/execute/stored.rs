@@ -35,6 +35,9 @@ async fn a_result_is_read_as_a_resource_and_by_the_tool_beside_an_upstream_s_res
     let page = client.call("plasm_read_run_artifact", ask).await;
     assert_eq!(page["structuredContent"]["rows"], json!([[59]]), "{page}");
 
+    let can = client.result("server/discover", json!({})).await["capabilities"].clone();
+    assert_eq!(can["extensions"], json!({ "io.modelcontextprotocol/ui": {} }), "{can}");
+
     // What is named by no session is not there; what an upstream lists is still its own.
     let unknown = uri.replace("/r/1", "/r/2");
     assert_eq!(client.error("resources/read", json!({ "uri": unknown })).await["code"], -32602);
