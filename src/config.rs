@@ -393,7 +393,8 @@ pub struct Profile {
     pub upstreams: Option<Vec<String>>,
     /// Which tools it has, matched against `<upstream>__<tool>` with the name that the upstream gives the tool.
     pub tools: Globs,
-    /// What clients find there: the upstreams' tools, the execute surface over the catalogs, or both.
+    /// What clients find there: the upstreams' tools and one for each operation of the catalogs; the execute surface over
+    /// the catalogs; or the upstreams' tools and that surface.
     pub surface: Surface,
     /// Which catalogs the execute surface has there, by their ids.
     pub catalogs: Globs,

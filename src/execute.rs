@@ -11,6 +11,7 @@ pub mod instant;
 pub mod language;
 pub mod logical;
 pub mod names;
+pub mod plain;
 pub mod plan;
 pub mod run;
 pub mod sources;

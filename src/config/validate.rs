@@ -233,7 +233,8 @@ fn check_profile(profile: &Profile, config: &Config, path: &KeyPath, wrong: &mut
     if profile.upstreams.as_ref().is_some_and(Vec::is_empty) {
         wrong.push((path.then("upstreams"), "is empty; leave it out for all upstreams".to_owned()));
     }
-    if profile.surface.executes() && config.upstreams.get(SURFACE_ID).is_some() {
+    let adds = profile.surface.executes() || config.catalogs.is_on();
+    if adds && config.upstreams.get(SURFACE_ID).is_some() {
         let why = format!(
             "adds tools of its own under {SURFACE_ID:?}, and an upstream has that id; give it another"
         );

@@ -16,7 +16,7 @@ mod token;
 pub mod typed;
 
 pub use ast::*;
-pub(super) use check::query;
+pub(super) use check::{is_uuid, query};
 pub use error::{Code, Phase, ProgramError};
 pub use parser::parse;
 pub use printer::print;

@@ -28,7 +28,7 @@ use crate::{
     wire::{Method, Raw, json as text},
 };
 
-mod answer;
+pub(in crate::execute) mod answer;
 mod context;
 mod discover;
 mod plans;
@@ -42,6 +42,8 @@ mod tools;
 mod ways;
 
 use answer::Answer;
+pub(in crate::execute) use runs::random;
+pub(in crate::execute) use tools::{annotations, output};
 
 /// How long clients may keep lists: they change with the release alone.
 const TTL_MS: u64 = 60_000;
@@ -56,6 +58,10 @@ type Judge = dyn Fn(&Arc<Access>, &str, &str) -> bool + Send + Sync;
 impl Admits {
     pub fn by(judge: impl Fn(&Arc<Access>, &str, &str) -> bool + Send + Sync + 'static) -> Admits {
         Admits(Arc::new(judge))
+    }
+
+    pub fn may(&self, access: &Arc<Access>, api: &str, operation: &str) -> bool {
+        (self.0)(access, api, operation)
     }
 }
 
@@ -220,7 +226,7 @@ impl Inner {
 }
 
 /// The arguments of a call, read as the tool takes them.
-fn given<T: DeserializeOwned>(call: &Call) -> Result<T, Fault> {
+pub(in crate::execute) fn given<T: DeserializeOwned>(call: &Call) -> Result<T, Fault> {
     let arguments = call.params.arguments.as_ref().map(|span| call.params.raw.part(span));
     let read = arguments.unwrap_or_else(|| Raw::trusted("{}")).read();
     read.map_err(|why| {
@@ -247,7 +253,15 @@ fn listing(kind: Kind) -> Listing {
         Kind::Template => resources::templates(),
         Kind::Prompt => Vec::new(),
     };
-    let items = items.iter().map(|item| {
+    let mut listing = listed(kind, &items);
+    listing.ttl_ms = TTL_MS;
+    listing.private = false;
+    listing
+}
+
+/// A list of what these define.
+pub(in crate::execute) fn listed<'i>(kind: Kind, items: impl IntoIterator<Item = &'i Json>) -> Listing {
+    let items = items.into_iter().map(|item| {
         let body = Raw::of(item);
         let members = text::lax_members(body.text(), 0).unwrap_or_default();
         let name = members.into_iter().find(|member| member.is(kind.name_key()));
@@ -255,10 +269,19 @@ fn listing(kind: Kind) -> Listing {
         let name = body.string(&name_span).expect("names are strings").into_owned().into();
         Item { name, body, name_span, headers: Arc::new([]) }
     });
-    let mut listing = Listing::new(kind, items.collect());
-    listing.ttl_ms = TTL_MS;
-    listing.private = false;
-    listing
+    Listing::new(kind, items.collect())
+}
+
+/// A standing stream of what does not change by itself: it stays open, and nothing comes.
+pub(in crate::execute) fn standing(call: &Call, honoured: Json) -> Reply {
+    let params = Raw::of(&json!({ "notifications": honoured }));
+    let agreed = Note { method: Method::Acknowledged, params, at: None };
+    let cancel = call.cancel.token();
+    let end = stream::once(async move {
+        cancel.cancelled_owned().await;
+        Event::Done(Outcome::Result(Raw::trusted("{}")))
+    });
+    Reply::Stream(stream::iter([Event::Note(agreed)]).chain(end).boxed())
 }
 
 impl Backend for Surface {
@@ -294,17 +317,7 @@ impl Backend for Surface {
                     None => Reply::fault(Reason::UnknownTool(name.into_owned())),
                 }
             }
-            // Nothing here ever changes: the stream is honoured for nothing, and stays open.
-            Method::Listen => {
-                let params = Raw::of(&json!({"notifications": {}}));
-                let agreed = Note { method: Method::Acknowledged, params, at: None };
-                let cancel = call.cancel.token();
-                let end = stream::once(async move {
-                    cancel.cancelled_owned().await;
-                    Event::Done(Outcome::Result(Raw::trusted("{}")))
-                });
-                Reply::Stream(stream::iter([Event::Note(agreed)]).chain(end).boxed())
-            }
+            Method::Listen => standing(&call, json!({})),
             Method::ResourcesRead => {
                 let inner = self.0.clone();
                 let read = async move {

@@ -3,6 +3,7 @@
 
 use super::catalogs::{Door as ToolDoor, Shelf};
 use super::drafts::{self, Drafts};
+use super::surfaces::Published;
 use super::upstreams::{Recipe, linked, setting};
 use super::{Programs, StartError, surfaces};
 use crate::config::{self, Config, Globs};
@@ -90,6 +91,8 @@ struct Makeup {
     /// The number of the policy.
     policy: u64,
     members: Vec<Part>,
+    /// The catalogs whose operations are tools.
+    published: Published,
 }
 
 #[derive(PartialEq)]
@@ -117,7 +120,9 @@ impl Makeup {
             return Touched::ALL;
         }
         let names = |makeup: &Makeup| (makeup.profile.tools.clone(), makeup.profile.rename.clone());
-        let tools = self.members != before.members || names(self) != names(before);
+        let tools = self.members != before.members
+            || names(self) != names(before)
+            || self.published.seen() != before.published.seen();
         Touched { tools, ..Touched::default() }
     }
 }
@@ -177,7 +182,8 @@ impl Links {
         for (name, profile, upstreams) in config.served_profiles() {
             let made_of = |id: &&str| Some(part(id, links.get(*id)?.number, config, &profile));
             let members = upstreams.iter().filter_map(made_of).collect();
-            let makeup = Makeup { profile: profile.clone(), policy: governing.number, members };
+            let published = Published::of(&profile, &catalogs.catalogs);
+            let makeup = Makeup { profile: profile.clone(), policy: governing.number, members, published };
             let default = name == config::DEFAULT_PROFILE;
             let served = match now.profiles.remove(name) {
                 Some(same) if same.makeup == makeup => same,
@@ -305,6 +311,24 @@ impl Links {
         let surface = surface.map(guarded_surface);
         let mut members: Vec<Member> =
             surface.into_iter().chain(makeup.members.iter().filter_map(member)).collect();
+        if let Some(plain) = makeup.published.tools(
+            name,
+            &makeup.profile,
+            policy,
+            &self.programs,
+            &self.ground.keyring,
+            self.shelf.sources(),
+        ) {
+            members.push(Member {
+                backend: policy.guard(name, &makeup.profile, &config::Upstream::default(), Arc::new(plain)),
+                rename: BTreeMap::new(),
+                // Their names have the form of the others', `<catalog>__…`, and are chosen by the same patterns.
+                tools: makeup.profile.tools.clone(),
+                own_names: true,
+                uri_prefixes: Vec::new(),
+                limit: LIST_LIMIT,
+            });
+        }
         if let Some(demo) = self.demo.as_ref().filter(|_| name == config::DEFAULT_PROFILE) {
             members.push(Member {
                 backend: policy.guard(name, &makeup.profile, &config::Upstream::default(), demo.clone()),

@@ -1,14 +1,18 @@
-//! The execute surface of each profile that has one, and what a profile may not ask of it.
+//! The execute surface of each profile that has one, what a profile may not ask of it, and the tools of catalogs in those that
+//! have tools alone.
 
 use super::catalogs::bare;
 use super::{Programs, StartError};
 use crate::config::{self, Config, CredentialKind};
-use crate::execute::catalog::{Catalogs, EffectClass, Source};
+use crate::execute::catalog::{Catalogs, EffectClass, Loaded, Source};
+use crate::execute::plain::{self, Plain};
 use crate::execute::sources::Sources;
 use crate::execute::surface::{Admits, Settings, Surface};
 use crate::mcp::{Access, UpstreamId};
 use crate::policy::{Acts, Policy};
+use crate::sealing::Keyring;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A profile's surface, where it has one. `sees`: whether what an operation stands for is there for a caller, besides what policy
 /// says of the operation.
@@ -50,6 +54,62 @@ fn acts(catalogs: &Catalogs, api: &str, operation: &str) -> Acts {
         reads: reads || class == EffectClass::Read,
         destroys: !reads && class == EffectClass::Destructive,
         repeats: reads || effect.is_some_and(|effect| effect.idempotent),
+    }
+}
+
+/// The catalogs whose operations a profile has as tools, as they are now.
+#[derive(Clone, Default)]
+pub(super) struct Published(Catalogs);
+
+impl PartialEq for Published {
+    /// Whether each is the very same, its limits here and where it leads included.
+    fn eq(&self, other: &Published) -> bool {
+        let same =
+            |(one, other): ((&str, &Loaded), (&str, &Loaded))| Arc::ptr_eq(&one.1.catalog, &other.1.catalog);
+        self.0.len() == other.0.len() && self.0.iter().zip(other.0.iter()).all(same)
+    }
+}
+
+impl Published {
+    pub(super) fn of(profile: &config::Profile, catalogs: &Catalogs) -> Published {
+        match profile.surface.executes() {
+            true => Published::default(),
+            false => Published(plain::published(catalogs, |api| profile.catalogs.admits(api))),
+        }
+    }
+
+    /// What clients see of it: while that is the same, so are the tools.
+    pub(super) fn seen(&self) -> Vec<(&str, &str)> {
+        self.0.iter().map(|(api, loaded)| (api, loaded.digest.as_str())).collect()
+    }
+
+    /// The tools, where there are any. Who may call which is said as of programs.
+    pub(super) fn tools(
+        &self,
+        name: &str,
+        profile: &config::Profile,
+        policy: &Policy,
+        programs: &Programs,
+        keyring: &Arc<Keyring>,
+        sources: Arc<dyn Sources>,
+    ) -> Option<Plain> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let admits = policy.operations(name, profile).map(|all| {
+            let catalogs = self.0.clone();
+            Admits::by(move |access, api, operation| {
+                all.admit(access, api, operation, acts(&catalogs, api, operation))
+            })
+        });
+        let settings = plain::Settings {
+            id: UpstreamId::new(config::SURFACE_ID).expect("the word has the form of an id"),
+            keyring: keyring.clone(),
+            run: Duration::from_secs(280),
+            admits,
+            tasks: programs.tasks.clone(),
+        };
+        Some(Plain::new(self.0.clone(), sources, settings))
     }
 }
 

@@ -25,6 +25,8 @@ mod reach;
 mod stages;
 mod values;
 
+pub(in crate::execute) use values::is_uuid;
+
 pub(in crate::execute) use reach::query;
 
 type Fault = Box<ProgramError>;

@@ -10,10 +10,10 @@ use crate::execute::{
 };
 
 /// The result of `tools/call`, as it goes out.
-pub(super) type Answer = Json;
+pub(in crate::execute) type Answer = Json;
 
 /// A result that says these things.
-pub(super) fn said(text: &str, structured: Json, meta: Option<Json>) -> Answer {
+pub(in crate::execute) fn said(text: &str, structured: Json, meta: Option<Json>) -> Answer {
     let mut answer = json!({"content": text_block(text), "structuredContent": structured});
     if let Some(meta) = meta {
         answer["_meta"] = json!({"plasm": meta});
@@ -21,11 +21,11 @@ pub(super) fn said(text: &str, structured: Json, meta: Option<Json>) -> Answer {
     answer
 }
 
-pub(super) fn of(result: Result<Answer, Fault>) -> Answer {
+pub(in crate::execute) fn of(result: Result<Answer, Fault>) -> Answer {
     result.unwrap_or_else(|fault| self::fault(&fault))
 }
 
-pub(super) fn fault(fault: &Fault) -> Answer {
+pub(in crate::execute) fn fault(fault: &Fault) -> Answer {
     json!({
         "content": text_block(&worded(fault)),
         "structuredContent": {"error": fault},

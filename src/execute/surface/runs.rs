@@ -227,7 +227,7 @@ fn untouched(report: &WriteReport) -> bool {
 }
 
 /// Names a run that nothing is recorded of.
-fn random() -> String {
+pub(in crate::execute) fn random() -> String {
     let mut bits = [0u8; 16];
     aws_lc_rs::rand::fill(&mut bits).expect("the system's random source does not fail once it is seeded");
     format!("{:032x}", u128::from_be_bytes(bits))

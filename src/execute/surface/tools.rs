@@ -28,7 +28,13 @@ It shows what is read, every write, and a verdict, and gives a run_ref.
 Errors name the place, a hint and often the corrected program: use it as it stands.";
 
 /// What a tool does to the world.
-fn annotations(title: &str, reads: bool, destroys: bool, idempotent: bool, open: bool) -> Json {
+pub(in crate::execute) fn annotations(
+    title: &str,
+    reads: bool,
+    destroys: bool,
+    idempotent: bool,
+    open: bool,
+) -> Json {
     json!({
         "title": title,
         "readOnlyHint": reads,
@@ -39,7 +45,7 @@ fn annotations(title: &str, reads: bool, destroys: bool, idempotent: bool, open:
 }
 
 /// An object of these members, of which none is required: a failed call gives `error` alone.
-fn output(mut members: Json) -> Json {
+pub(in crate::execute) fn output(mut members: Json) -> Json {
     members["error"] = json!({
         "type": "object",
         "description": "Why it failed.",

@@ -323,7 +323,7 @@ fn described(ty: &Ty) -> String {
     }
 }
 
-fn is_uuid(text: &str) -> bool {
+pub(in crate::execute) fn is_uuid(text: &str) -> bool {
     let groups: Vec<&str> = text.split('-').collect();
     groups.iter().map(|group| group.len()).eq([8, 4, 4, 4, 12])
         && groups.iter().all(|group| group.bytes().all(|byte| byte.is_ascii_hexdigit()))
