@@ -17,6 +17,9 @@ use solar::Solar;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Its id, where upstreams have theirs.
+pub const DEMO: &str = "demo";
+
 /// The demo server. Its lists never change.
 pub struct Demo {
     id: UpstreamId,
@@ -43,7 +46,7 @@ impl Default for Demo {
             missing: Vec::new(),
         };
         Demo {
-            id: UpstreamId::new("demo").expect("the id has the form of ids"),
+            id: UpstreamId::new(DEMO).expect("the id has the form of ids"),
             about: Arc::new(about),
             lists: Kind::ALL.map(|kind| Arc::new(listing(kind))),
             solar: Solar::default(),

@@ -3,6 +3,7 @@
 
 use super::{StartError, drafts, outbound};
 use crate::config::{self, Config, Globs};
+use crate::demo;
 use crate::execute::catalog::{self, Catalog, Loaded, Source};
 use crate::execute::sources::{
     Accounts, Ask, Page, Reached, Refused, Secrets, Settings, SourceError, SourceErrorKind,
@@ -31,6 +32,8 @@ pub struct Served {
 /// The catalogs that are served, from one configuration to the next.
 pub struct Shelf {
     now: Arc<ArcSwap<Served>>,
+    /// The demonstration's own, where that is served.
+    demo: Option<Loaded>,
     doors: Arc<Doors>,
 }
 
@@ -93,12 +96,14 @@ impl Upstreams for Doors {
 }
 
 impl Shelf {
-    /// With nothing on it.
-    pub(super) fn new() -> Shelf {
+    /// With nothing on it. `demo`: the demonstration's catalog is served beside those of the configuration.
+    pub(super) fn new(demo: bool) -> Shelf {
         let doors = Arc::<Doors>::default();
         let nothing =
             Served { catalogs: Arc::default(), drafted: BTreeSet::new(), sources: Arc::new(Nowhere) };
-        Shelf { now: Arc::new(ArcSwap::from_pointee(nothing)), doors }
+        let own = || catalog::read(demo::CATALOG, Path::new("solar.yaml"));
+        let demo = demo.then(|| own().expect("it is part of the program, and its test reads it"));
+        Shelf { now: Arc::new(ArcSwap::from_pointee(nothing)), demo, doors }
     }
 
     pub(super) fn doors(&self) -> &Doors {
@@ -149,7 +154,8 @@ impl Shelf {
     pub(super) fn read(&self, config: &Config, vault: &Vault) -> Result<Served, StartError> {
         let now = self.now();
         let mut catalogs = catalog::Catalogs::default();
-        for (file, loaded) in loaded(&config.catalogs)? {
+        let own = self.demo.iter().map(|demo| (PathBuf::from("--demo"), demo.clone()));
+        for (file, loaded) in loaded(&config.catalogs)?.into_iter().chain(own) {
             let settings = config.catalogs.settings.get(&loaded.catalog.id);
             if settings.is_some_and(|settings| !settings.enabled) {
                 continue;
@@ -181,7 +187,9 @@ impl Shelf {
             upstreams: self.doors.clone(),
             hosts: config.catalogs.hosts.clone(),
         });
-        Ok(Served { catalogs: Arc::new(catalogs), drafted: BTreeSet::new(), sources: Arc::new(sources) })
+        // Its tools are known, and of one profile alone.
+        let drafted = self.demo.iter().map(|demo| demo.catalog.id.clone()).collect();
+        Ok(Served { catalogs: Arc::new(catalogs), drafted, sources: Arc::new(sources) })
     }
 
     /// Serves that from now on.
@@ -381,7 +389,8 @@ mod tests {
     #[tokio::test]
     async fn a_catalog_that_is_the_same_is_kept_and_one_that_cannot_be_read_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let (shelf, vault, config) = (Shelf::new(), vault(), config(folder.path(), serde_json::json!({})));
+        let (shelf, vault, config) =
+            (Shelf::new(false), vault(), config(folder.path(), serde_json::json!({})));
         let mut digests = Vec::new();
         for revision in [1, 1, 2] {
             write(folder.path(), revision, "");
@@ -425,7 +434,7 @@ mod tests {
             ),
         ] {
             write(folder.path(), 1, source);
-            let read = Shelf::new().read(&config(folder.path(), more), &vault());
+            let read = Shelf::new(false).read(&config(folder.path(), more), &vault());
             let said = read.err().map(|error| error.to_string());
             assert_eq!(said.is_some(), want.is_some(), "{said:?}");
             assert!(said.unwrap_or_default().starts_with(want.unwrap_or_default()), "{want:?}");
@@ -438,7 +447,7 @@ mod tests {
         write(folder.path(), 1, ", limits: {concurrency: 4}");
         let here =
             serde_json::json!({"settings": {"things": {"url": "https://b.example/x", "concurrency": 2}}});
-        let read = Shelf::new().read(&config(folder.path(), here), &vault()).unwrap();
+        let read = Shelf::new(false).read(&config(folder.path(), here), &vault()).unwrap();
         let source = &read.catalogs.get("things").unwrap().catalog.source;
         assert_eq!(
             (source.url(), source.limits().concurrency),

@@ -138,7 +138,7 @@ impl Inner {
     /// Serves what there is.
     fn publish(&self, now: &Now) {
         let Some(base) = &now.base else { return };
-        let (mut all, mut drafted) = ((*base.catalogs).clone(), BTreeSet::new());
+        let (mut all, mut drafted) = ((*base.catalogs).clone(), base.drafted.clone());
         for (upstream, draft) in now.followed.iter().filter_map(|(id, one)| Some((id, one.draft.as_ref()?))) {
             let settings = now.settings.get(&draft.catalog.id);
             if settings.is_some_and(|settings| !settings.enabled) {

@@ -7,7 +7,7 @@ use super::surfaces::Published;
 use super::upstreams::{Recipe, linked, setting};
 use super::{Programs, StartError, surfaces};
 use crate::config::{self, Config, Globs};
-use crate::demo::Demo;
+use crate::demo::{DEMO, Demo};
 use crate::edge::{Mount, Routes};
 use crate::federation::{Composite, Member, Profile, Switch, Touched};
 use crate::mcp::{Backend, UpstreamId};
@@ -19,6 +19,7 @@ use crate::vault::Vault;
 use arc_swap::ArcSwap;
 use futures_util::future::{join, join_all};
 use secrecy::{ExposeSecret, SecretString};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -135,7 +136,7 @@ impl Links {
         ground: Ground,
         programs: Programs,
     ) -> Links {
-        let shelf = Arc::new(Shelf::new());
+        let shelf = Arc::new(Shelf::new(demo));
         Links {
             relay,
             vault,
@@ -173,6 +174,7 @@ impl Links {
     /// Serves what this configuration says from now on. Links whose settings are the same stay, with all that they hold;
     /// others end once their calls have. Errors: a setting that cannot be used, and then nothing has changed.
     pub fn serve(&self, config: &Config, routes: &ArcSwap<Routes>) -> Result<(), StartError> {
+        let config = &*self.shown(config);
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let (links, made) = self.links(config, &now)?;
         let governing = self.governing(&config.policy, now.policy.as_ref())?;
@@ -189,14 +191,14 @@ impl Links {
                 Some(same) if same.makeup == makeup => same,
                 Some(before) => {
                     let touched = makeup.touches(&before.makeup);
-                    let guarded = guarded(name, &makeup, &links, &governing.policy);
+                    let guarded = self.guarded(name, &makeup, &links, &governing.policy);
                     before.switch.turn(self.composite(name, &makeup, &guarded, &governing.policy), touched);
                     let (name, backend) = (before.mount.name.clone(), before.switch.clone());
                     let mount = Arc::new(Mount { name, backend, door: Door::of(&profile) });
                     Served { makeup, mount, guarded, ..before }
                 }
                 None => {
-                    let guarded = guarded(name, &makeup, &links, &governing.policy);
+                    let guarded = self.guarded(name, &makeup, &links, &governing.policy);
                     let composite = self.composite(name, &makeup, &guarded, &governing.policy);
                     let switch = Arc::new(Switch::new(composite));
                     let path: Arc<str> = if default { "".into() } else { name.into() };
@@ -282,6 +284,43 @@ impl Links {
         Ok(Governing { number, config: config.clone(), token, policy })
     }
 
+    /// The configuration, in which the demonstration shows all there is where nothing is said of its profile.
+    fn shown<'c>(&self, config: &'c Config) -> Cow<'c, Config> {
+        if self.demo.is_none() || config.profiles.get(config::DEFAULT_PROFILE).is_some() {
+            return Cow::Borrowed(config);
+        }
+        let both = config::Profile { surface: config::Surface::Both, ..config::Profile::default() };
+        let others = config.profiles.iter().map(|(name, profile)| (name.to_owned(), profile.clone()));
+        let profiles = others.chain([(config::DEFAULT_PROFILE.to_owned(), both)]).collect();
+        Cow::Owned(Config { profiles, ..config.clone() })
+    }
+
+    /// Whether the profile has the demonstration.
+    fn shows_demo(&self, profile: &str) -> bool {
+        self.demo.is_some() && profile == config::DEFAULT_PROFILE
+    }
+
+    /// A profile's upstreams as policy guards them; an upstream of the demonstration's name goes before it.
+    fn guarded(
+        &self,
+        name: &str,
+        makeup: &Makeup,
+        links: &BTreeMap<String, Kept>,
+        policy: &Policy,
+    ) -> Guarded {
+        let guard =
+            |upstream: &config::Upstream, backend| policy.guard(name, &makeup.profile, upstream, backend);
+        let one = |part: &Part| {
+            let kept = links.get(&part.id)?;
+            Some((part.id.clone(), guard(&part.upstream, kept.link.clone())))
+        };
+        let mut all: Guarded = makeup.members.iter().filter_map(one).collect();
+        if let Some(demo) = self.demo.clone().filter(|_| self.shows_demo(name)) {
+            all.entry(DEMO.to_owned()).or_insert_with(|| guard(&config::Upstream::default(), demo));
+        }
+        all
+    }
+
     fn composite(&self, name: &str, makeup: &Makeup, guarded: &Guarded, policy: &Policy) -> Composite {
         let member = |part: &Part| {
             Some(Member {
@@ -329,19 +368,18 @@ impl Links {
                 limit: LIST_LIMIT,
             });
         }
-        if let Some(demo) = self.demo.as_ref().filter(|_| name == config::DEFAULT_PROFILE) {
-            members.push(Member {
-                backend: policy.guard(name, &makeup.profile, &config::Upstream::default(), demo.clone()),
-                rename: BTreeMap::new(),
-                tools: match makeup.profile.surface.has_tools() {
-                    true => Globs::default(),
-                    false => nothing(),
-                },
-                own_names: false,
-                uri_prefixes: Vec::new(),
-                limit: LIST_LIMIT,
-            });
-        }
+        let own = makeup.members.iter().all(|part| part.id != DEMO).then(|| guarded.get(DEMO)).flatten();
+        members.extend(own.map(|demo| Member {
+            backend: demo.clone(),
+            rename: BTreeMap::new(),
+            tools: match makeup.profile.surface.has_tools() {
+                true => Globs::default(),
+                false => nothing(),
+            },
+            own_names: false,
+            uri_prefixes: Vec::new(),
+            limit: LIST_LIMIT,
+        }));
         Composite::new(Profile {
             name: name.into(),
             members,
@@ -397,17 +435,12 @@ impl Served {
             let backend = self.guarded.get(&part.id)?.clone();
             Some((part.id.clone(), (backend, part.tools.clone())))
         });
-        ToolDoor { tools: self.makeup.profile.tools.clone(), upstreams: upstreams.collect() }
+        let mut upstreams: BTreeMap<_, _> = upstreams.collect();
+        if let Some(demo) = self.guarded.get(DEMO) {
+            upstreams.entry(DEMO.to_owned()).or_insert_with(|| (demo.clone(), Globs::default()));
+        }
+        ToolDoor { tools: self.makeup.profile.tools.clone(), upstreams }
     }
-}
-
-/// A profile's upstreams as policy guards them.
-fn guarded(name: &str, makeup: &Makeup, links: &BTreeMap<String, Kept>, policy: &Policy) -> Guarded {
-    let one = |part: &Part| {
-        let link = links.get(&part.id)?.link.clone();
-        Some((part.id.clone(), policy.guard(name, &makeup.profile, &part.upstream, link)))
-    };
-    makeup.members.iter().filter_map(one).collect()
 }
 
 /// Patterns that let nothing through.

@@ -1,0 +1,56 @@
+//! `--demo`: both surfaces at once, without a configuration.
+
+use serde_json::{Value, json};
+
+use crate::gateway::Gateway;
+use crate::gateway::modern::Modern;
+
+async fn opened(client: &Modern) -> String {
+    let seeds =
+        ["Planet", "Moon", "Mission", "Observation"].map(|entity| json!({"api": "solar", "entity": entity}));
+    let context = client.call("plasm_context", json!({"intent": "look at the sky", "seeds": seeds})).await;
+    context["structuredContent"]["logical_session_ref"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{context}"))
+        .to_owned()
+}
+
+async fn ran(client: &Modern, handle: &str, program: &str) -> Value {
+    let plan = client.call("plasm", json!({"logical_session_ref": handle, "program": program})).await;
+    let run_ref = &plan["structuredContent"]["run_ref"];
+    client.call("plasm_run", json!({"logical_session_ref": handle, "run_ref": run_ref})).await
+}
+
+#[tokio::test]
+async fn the_demonstration_answers_programs_beside_its_tools() {
+    let gateway = Gateway::demo(json!({}));
+    let client = gateway.modern();
+    let tools = client.result("tools/list", json!({})).await;
+    let has =
+        |name: &str| tools["tools"].as_array().is_some_and(|all| all.iter().any(|tool| tool["name"] == name));
+    assert!(has("plasm_run") && has("demo__moons"), "{tools}");
+    let found = client.call("discover_capabilities", json!({"query": "moons of Jupiter"})).await;
+    assert_eq!(found["structuredContent"]["entities"][0]["entity"], "Moon", "{found}");
+    let handle = opened(&client).await;
+    let many = ran(&client, &handle, "Moon").await;
+    let root = &many["structuredContent"]["roots"][0];
+    assert_eq!((&root["rows"], &root["coverage"]), (&json!(41), &json!("complete")), "{many}");
+    assert!(root["artifact_uri"].is_string(), "{many}");
+    let write = "Observation.create(planet = Planet(\"Mars\"), seen_at = now(), note = \"very red\")";
+    let wrote = ran(&client, &handle, write).await;
+    assert_eq!(wrote["isError"], Value::Null, "{wrote}");
+    let noted = ran(&client, &handle, "Planet(\"Mars\").observations[note]").await;
+    assert_eq!(noted["structuredContent"]["roots"][0]["values"], json!([["very red"]]), "{noted}");
+}
+
+#[tokio::test]
+async fn a_default_profile_that_is_configured_has_what_it_says() {
+    let gateway = Gateway::demo(json!({"profiles": {"default": {"tools": {"deny": ["demo__observe"]}}}}));
+    let tools = gateway.modern().result("tools/list", json!({})).await;
+    let names: Vec<&str> =
+        tools["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str()).collect();
+    assert!(
+        names.contains(&"moons") && !names.contains(&"observe") && !names.contains(&"plasm"),
+        "{names:?}"
+    );
+}
