@@ -24,7 +24,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Served {
     pub catalogs: Arc<catalog::Catalogs>,
-    /// Those of them that are drafts, by their ids.
+    /// Those of them that are drafts or the demonstration's own, by their ids: who does not see their tools does not see them.
     pub drafted: BTreeSet<String>,
     pub sources: Arc<dyn Sources>,
 }

@@ -15,7 +15,7 @@ use crate::wire::{Method, Raw, Version};
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};

@@ -1,4 +1,6 @@
-//! `--demo`: both surfaces at once, without a configuration.
+//! `--demo`: both surfaces at once, without a configuration, as the README shows them.
+
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -53,4 +55,38 @@ async fn a_default_profile_that_is_configured_has_what_it_says() {
         names.contains(&"moons") && !names.contains(&"observe") && !names.contains(&"plasm"),
         "{names:?}"
     );
+}
+
+/// What a shell prints, as one line a line: names that differ each time alike, and nothing at the ends of lines.
+fn settled(text: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let mut parts = line.trim_end().split("l_");
+        let mut settled = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let named = part.get(..26).is_some_and(|name| name.bytes().all(|b| b.is_ascii_alphanumeric()));
+            settled.push_str("l_");
+            settled.push_str(if named { &part[26..] } else { part });
+        }
+        lines.push(settled);
+    }
+    lines
+}
+
+#[test]
+fn the_minute_of_the_readme_is_as_it_says() {
+    let gateway = Gateway::demo(json!({}));
+    let readme = include_str!("../../../README.md");
+    let (_, section) = readme.split_once("## The execute surface in one minute\n").expect("it is there");
+    let section = section.split("\n## ").next().expect("a text has a first part");
+    let shown = section.lines().filter_map(|line| line.strip_prefix("    "));
+    let (commands, said): (Vec<&str>, Vec<&str>) = shown.partition(|line| line.starts_with("$ "));
+    let folder = tempfile::tempdir().expect("a folder");
+    let plasm = format!("plasm-mcp() {{ '{}' \"$@\"; }}", env!("CARGO_BIN_EXE_plasm-mcp"));
+    let script = commands.iter().map(|line| line[2..].replace("http://127.0.0.1:8080/mcp", &gateway.url));
+    let script = std::iter::once(plasm).chain(script).collect::<Vec<_>>().join("\n");
+    let ran = Command::new("bash").arg("-c").arg(&script).current_dir(&folder).output().expect("bash runs");
+    let out = String::from_utf8_lossy(&ran.stdout);
+    assert_eq!(settled(&out), settled(&said.join("\n")), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(commands.len() > 10, "{commands:?}");
 }
