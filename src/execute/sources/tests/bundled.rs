@@ -11,6 +11,7 @@ use crate::execute::{
     symbols::{Scope, Seed},
 };
 
+mod coverage;
 mod gbif;
 mod github;
 mod linear;
@@ -34,10 +35,15 @@ impl Bench {
         if let Source::Http { base_url: url, .. } | Source::Graphql { url, .. } = &mut catalog.source {
             *url = format!("{}{path}", server.base());
         }
-        let seed = |entity: &str| Seed { api: id.to_owned(), entity: entity.to_owned() };
-        let seeds: Vec<Seed> = catalog.entities.keys().map(seed).collect();
+        Bench::of(catalog::Loaded { catalog: Arc::new(catalog), ..loaded })
+    }
+
+    /// With all of its entities.
+    fn of(loaded: catalog::Loaded) -> Bench {
+        let seed = |entity: &str| Seed { api: loaded.catalog.id.clone(), entity: entity.to_owned() };
+        let seeds: Vec<Seed> = loaded.catalog.entities.keys().map(seed).collect();
         let mut catalogs = Catalogs::default();
-        catalogs.add(catalog::Loaded { catalog: Arc::new(catalog), ..loaded });
+        catalogs.add(loaded);
         let scope = Scope::of_seeds(&seeds, &catalogs).unwrap();
         Bench { catalogs: Arc::new(catalogs), scope, sources: Arc::new(sources()) }
     }
