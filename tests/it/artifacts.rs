@@ -339,7 +339,8 @@ async fn a_sweep_takes_what_is_over_and_nothing_else(world: World) {
     assert_eq!(world.artifacts().sweep(turn).await.expect("it sweeps"), Some(2));
     let mut left: Vec<_> = here.iter().chain(&spared).cloned().collect();
     let mut there = world.place.names().await;
-    (left.sort(), there.sort());
+    left.sort();
+    there.sort();
     assert_eq!(there, left);
     assert!(read(&world, (&held, &anna), &stored, 4_999).await.is_ok());
     world.place.write(&over[0], "x".to_owned()).await;
