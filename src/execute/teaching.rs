@@ -150,8 +150,10 @@ impl Teacher<'_> {
         let (catalog, name) = (self.scope.catalog(entity), self.scope.name(entity));
         let Some(shape) = catalog.entity(name) else { return };
         let api = &self.scope.seed(entity).api;
-        // What a method says as well is said there.
-        let told = catalog.methods(name).any(|(_, _, method)| method.about == shape.about);
+        // What an operation says as well is said there; of a get nothing else is.
+        let told = catalog
+            .operations_of(name)
+            .any(|(_, operation)| operation.kind != Kind::Get && operation.about == shape.about);
         let about = self.about(shape.about.as_deref().filter(|_| !told));
         let symbol = self.symbol(entity);
         if shape.key.is_empty() {
