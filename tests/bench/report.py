@@ -45,7 +45,7 @@ def main(argv):
     figures = {key: summary(*key, found) for key, found in figures.items()}
     ratios = []
     for (era, server), ours in figures.items():
-        for other in {"plasm": ("nginx", "direct"), "protected": ("plasm",)}.get(server, ()):
+        for other in {"plasm": ("nginx", "direct"), "protected": ("plasm",), "run": ("tool",)}.get(server, ()):
             theirs = figures.get((era, other))
             if theirs:
                 ratios.append(
