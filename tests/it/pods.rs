@@ -157,3 +157,23 @@ async fn a_redis_that_is_not_there_is_said_at_the_start() {
     assert!(text.contains("store.redis_url: Redis cannot be reached"), "{text}");
     assert!(!text.contains("secret"), "{text}");
 }
+
+/// Status, challenge and whole body of what a request is answered with.
+async fn refused(client: &Legacy) -> (u16, Option<String>, Value) {
+    let mut answer = client.send("1", "tools/list", "{}").await;
+    let challenge = answer.header("www-authenticate").map(str::to_owned);
+    (answer.status, challenge, answer.json().await)
+}
+
+#[tokio::test]
+async fn b005_a_session_whose_pod_was_killed_is_gone_on_with_and_only_one_that_was_ended_is_not_found() {
+    let mut pods = Pods::start();
+    let here = pods.begin().await;
+    let there = pods.elsewhere(&here);
+    pods.one.kill();
+    let echoed = there.call("echo", json!({ "text": "ü" })).await;
+    assert!(echoed["content"][0]["text"].as_str().is_some_and(|text| text.contains('ü')), "{echoed}");
+    assert!((200..300).contains(&there.end().await));
+    let (status, challenge, body) = refused(&there).await;
+    assert_eq!((status, challenge, &body["error"]["code"]), (404, None, &json!(-32016)), "{body}");
+}

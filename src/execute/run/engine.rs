@@ -181,7 +181,10 @@ impl Engine {
         let said = std::mem::take(&mut *self.said.lock().unwrap_or_else(PoisonError::into_inner));
         let mut finished = Finished { requests: self.asks.requests(), ..Finished::default() };
         let (mut late, mut lost) = (Vec::new(), None);
-        for (root, of) in self.plan.roots.iter().enumerate() {
+        // A root that was told before may be here again on the way to one that was not.
+        let from = self.settings.from.as_ref();
+        let brings = |root: usize| from.is_none_or(|from| from.roots.contains(&root));
+        for (root, of) in self.plan.roots.iter().enumerate().filter(|(root, _)| brings(*root)) {
             let mut from_here = ancestors(&self.plan, [of.node]);
             from_here.retain(|id| self.plan.nodes[*id].effect.is_some());
             // What writes is never run a second time.

@@ -32,7 +32,7 @@ async fn swept(pods: &[Sessions; 2], most: usize) -> Vec<Arc<Ended>> {
 }
 
 #[tokio::test]
-async fn b025_a_session_that_is_over_is_ended_upstream_once_and_one_in_use_is_not() {
+async fn b025_b119_a_session_that_is_over_is_ended_upstream_once_and_one_in_use_is_not() {
     let store = Arc::new(Memory::new(64 << 20));
     let pods = pods(&store);
     let (left, kept) = (open(&pods[0]).await, open(&pods[0]).await);

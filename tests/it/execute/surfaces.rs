@@ -2,6 +2,7 @@
 //! killed: nothing of it goes on, and nothing is said to anybody.
 
 mod attacks;
+mod slow;
 mod trouble;
 
 use std::path::Path;
@@ -120,6 +121,15 @@ impl Pod {
     }
 
     async fn with(redis: &Server, world: &Arc<World>, served: Arc<Catalogs>, shared: bool) -> Pod {
+        Pod::over(redis, Arc::new(Reach(world.clone())), served, |settings| settings.shared = shared).await
+    }
+
+    async fn over(
+        redis: &Server,
+        sources: Arc<dyn Sources>,
+        served: Arc<Catalogs>,
+        change: impl FnOnce(&mut Settings),
+    ) -> Pod {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -134,8 +144,9 @@ impl Pod {
         let artifacts = Artifacts::new(Arc::clone(&store), None);
         let settings = logical::Settings { lease: LEASE, ..logical::Settings::default() };
         let logical = Logical::new(PodId::random(), store, served, settings);
-        let settings = Settings { shared, ..Settings::new(UpstreamId::new("plasm").expect("an id")) };
-        let surface = Surface::new(logical.clone(), artifacts, Arc::new(Reach(world.clone())), settings);
+        let mut settings = Settings::new(UpstreamId::new("plasm").expect("an id"));
+        change(&mut settings);
+        let surface = Surface::new(logical.clone(), artifacts, sources, settings);
         Pod { surface, logical, runtime: Some(runtime) }
     }
 
