@@ -53,12 +53,16 @@ fn a_probe_tells_era_versions_transport_identity_counts_and_timings() {
 
 #[test]
 fn lists_name_everything_by_kind_and_json_is_the_servers_own() {
-    let gateway = Gateway::demo(json!({}));
+    // Configured, and so with tools alone.
+    let gateway = Gateway::demo(json!({ "profiles": { "default": {} } }));
     let (code, all, _) = plasm(&["list", &gateway.url]);
     assert_eq!(code, 0);
-    for line in
-        ["tools (3)", "echo       Gives its text back.", "demo://guide  A short guide", "demo://square/{n}"]
-    {
+    for line in [
+        "tools (11)",
+        "echo          Gives its text back.",
+        "demo://guide  A short guide",
+        "demo://square/{n}",
+    ] {
         assert!(all.contains(line), "{line} is not in {all}");
     }
     let (_, prompts, _) = plasm(&["list", "--kind", "prompts", &gateway.url]);
