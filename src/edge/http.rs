@@ -10,11 +10,13 @@ use crate::policy::Admission;
 use crate::wire::envelope::Body as Content;
 use crate::wire::headers::Accepted;
 use crate::wire::{Message, Refused, code, envelope, headers};
+use axum::BoxError;
 use axum::body::{Body, HttpBody as _};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::poll;
 use http::header::{self, HeaderName, HeaderValue};
-use http::{HeaderMap, Method as Verb, Request, Response, StatusCode, request};
+use http::{HeaderMap, Method as Verb, Request, Response, StatusCode, Uri, request};
+use http_body::Frame;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -77,14 +79,23 @@ fn authority(parts: &request::Parts) -> Option<&str> {
 }
 
 /// What is not sent all the time is kept out of the future that every request moves about.
-async fn route(gate: Arc<Gate>, parts: request::Parts, body: &mut Body, peer: SocketAddr) -> Response<Body> {
+async fn route(
+    gate: Arc<Gate>,
+    mut parts: request::Parts,
+    body: &mut Body,
+    peer: SocketAddr,
+) -> Response<Body> {
     let place = place(gate.rules.public_path.as_deref(), parts.uri.path());
     if let (Place::Endpoint(profile), &Verb::POST) = (&place, &parts.method)
         && let Some(mount) = gate.mount(profile)
     {
         return match gate.auth.admit(&mount.name, parts.uri.path(), &parts.headers).await {
             Ok(access) => match mount.door.admit(&access) {
-                Admission::In => post(gate, mount, access, parts.headers, body).await,
+                Admission::In => {
+                    // Like the headers later on: what is a part of the connection's buffer is not kept while the call runs.
+                    parts.uri = Uri::default();
+                    post(gate, mount, access, parts.headers, body).await
+                }
                 refused => kept_out(&gate, &mount, &access, refused, &parts.headers),
             },
             Err(denied) => denied_to(&gate, denied, profile, peer, &parts.headers),
@@ -341,14 +352,14 @@ pub async fn read(
     if length.is_some_and(|n| n > limit as u64) {
         return Err(too_large(gate, limit));
     }
-    let mut whole = pin!(Limited::new(body, limit).collect());
+    let mut whole = pin!(collected(Limited::new(body, limit)));
     // Most come with their head: then there is nothing to wait for, and no timer to set.
     let read = match poll!(&mut whole) {
         Poll::Ready(read) => Ok(read),
         Poll::Pending => tokio::time::timeout(gate.rules.body_read, whole).await,
     };
     match read {
-        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Ok(whole)) => Ok(whole),
         Ok(Err(e)) if e.is::<LengthLimitError>() => Err(too_large(gate, limit)),
         Ok(Err(_)) => Err(body::refusal(gate, StatusCode::BAD_REQUEST, "the body broke off")),
         Err(_) => {
@@ -356,6 +367,35 @@ pub async fn read(
             let mut late = body::refusal(gate, StatusCode::REQUEST_TIMEOUT, why);
             late.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             Err(late)
+        }
+    }
+}
+
+/// A body that is no larger is copied out of the buffer that it came in, which the connection can then use again at once.
+const COPIED: usize = 2 << 10;
+
+/// The whole of a body. One that came in one piece, and is not small, is not copied.
+async fn collected(mut body: Limited<&mut Body>) -> Result<Bytes, BoxError> {
+    let Some(first) = data(&mut body).await? else { return Ok(Bytes::new()) };
+    let Some(second) = data(&mut body).await? else {
+        return Ok(if first.len() <= COPIED { Bytes::copy_from_slice(&first) } else { first });
+    };
+    let mut whole = BytesMut::from(first);
+    whole.extend_from_slice(&second);
+    while let Some(more) = data(&mut body).await? {
+        whole.extend_from_slice(&more);
+    }
+    Ok(whole.freeze())
+}
+
+/// The next piece of a body; `None` at its end.
+async fn data(body: &mut Limited<&mut Body>) -> Result<Option<Bytes>, BoxError> {
+    loop {
+        match body.frame().await.transpose()?.map(Frame::into_data) {
+            Some(Ok(data)) => return Ok(Some(data)),
+            // Trailers.
+            Some(Err(_)) => {}
+            None => return Ok(None),
         }
     }
 }

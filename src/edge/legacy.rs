@@ -47,7 +47,10 @@ pub async fn post(
     if !is_initialized(&message) {
         peer.touch().await;
     }
-    take(peer, &map, message).await
+    let takes = takes(&map, false);
+    // The connection can use the buffer again that they stand in.
+    drop(map);
+    take(peer, takes, message).await
 }
 
 /// A message without a session, of a client that sends its session's id never back.
@@ -62,10 +65,10 @@ pub async fn sessionless(
     if !gate.rules.sessionless {
         return session_required(&gate, id_of(&message));
     }
-    take(Peer::without(&gate, &mount, access, &map, version), &map, message).await
+    take(Peer::without(&gate, &mount, access, &map, version), takes(&map, false), message).await
 }
 
-async fn take(peer: Peer, map: &HeaderMap, message: Message) -> Response<Body> {
+async fn take(peer: Peer, takes: Takes, message: Message) -> Response<Body> {
     match message {
         Message::Request(request) => {
             // A client that opens its stream and calls at once counts on hearing what the call brings about.
@@ -74,7 +77,6 @@ async fn take(peer: Peer, map: &HeaderMap, message: Message) -> Response<Body> {
             {
                 Box::pin(session.heard_at_all()).await;
             }
-            let takes = takes(map, false);
             let answer = exchange::answer(&peer, smallvec![request], Vec::new(), takes).await;
             respond(&peer, answer)
         }

@@ -50,6 +50,8 @@ pub async fn answer(
             not_ours("subscriptions/listen needs text/event-stream in Accept"),
         );
     }
+    // The connection can use the buffer again that they stand in.
+    drop(map);
     respond(gate, mount, call, id, can_stream).await
 }
 

@@ -161,7 +161,7 @@ struct Exchange {
     /// Calls that have not ended.
     left: usize,
     /// Answers that wait for the others, while no stream is open.
-    done: Vec<Bytes>,
+    done: Few<Bytes>,
     status: StatusCode,
     /// What the caller of the last of them lacks.
     lacks: Option<Scopes>,
@@ -182,6 +182,7 @@ struct Asked {
 
 impl Exchange {
     fn new(peer: Peer, left: usize, done: Vec<Bytes>, takes: Takes) -> Exchange {
+        let done = if done.is_empty() { Few::new() } else { done.into() };
         let status = StatusCode::OK;
         let (asking, ways) = (Vec::new(), Ways::default());
         Exchange { peer, takes, left, done, status, lacks: None, opener: None, out: None, asking, ways }

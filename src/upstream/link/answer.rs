@@ -9,7 +9,7 @@ use crate::mcp::Place;
 use crate::mcp::{Cancel, Event, InputRequired, Reason};
 use crate::upstream::transport::{Answer, Incoming, TransportError};
 use crate::wire::results::ResultView;
-use crate::wire::{Era, Id, Message, Notification, Raw, Response};
+use crate::wire::{Era, Message, Notification, Raw, Response};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -25,7 +25,7 @@ pub(super) fn reply(
     cancel: Cancel,
     place: Option<Place>,
 ) -> Reply {
-    let Begun { answered, hop, id } = begun;
+    let Begun { answered, hop, progress } = begun;
     let messages = match answered.answer {
         Answer::One(incoming) => return Reply::One(outcome_of(link, &job.method, incoming)),
         Answer::Stream(messages) => messages,
@@ -39,7 +39,7 @@ pub(super) fn reply(
         asks: Asks::new(link, &hop, link.route(&job.caller, &hop, Vec::new())).of_call(&hop, job),
         link: link.clone(),
         hop,
-        id,
+        progress,
         _place: place,
     };
     let events = futures_util::stream::unfold(Some(flow), |flow| async {
@@ -110,7 +110,8 @@ fn rank(level: &str) -> usize {
 struct Flow {
     link: Arc<Inner>,
     hop: Hop,
-    id: Id,
+    /// The request's progress token, which is ours.
+    progress: Option<Bytes>,
     method: Method,
     messages: BoxStream<'static, Result<Incoming, TransportError>>,
     cancel: Cancel,
@@ -162,7 +163,7 @@ impl Flow {
         match &method {
             Method::Progress => {
                 let span = params.progress_token.clone()?;
-                if params.token(&params.progress_token)?.as_ref() != self.id.token().as_ref() {
+                if params.token(&params.progress_token) != self.progress {
                     return None;
                 }
                 raw.edit(span, self.token.clone()?);

@@ -11,7 +11,7 @@ use crate::telemetry::traces::Sent;
 use crate::upstream::credentials::Lack;
 use crate::upstream::transport::{Answer, Answered, TransportError};
 use crate::wire::params::Params;
-use crate::wire::{Era, Id, Message, Raw, code, headers, param_headers};
+use crate::wire::{Era, Message, Raw, code, headers, param_headers};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use std::time::Duration;
@@ -42,7 +42,8 @@ pub(super) struct Job {
 pub(super) struct Begun {
     pub(super) answered: Answered,
     pub(super) hop: Hop,
-    pub(super) id: Id,
+    /// The progress token that it bears, ours, where the caller wants to know.
+    pub(super) progress: Option<Bytes>,
 }
 
 type ParamHeaders = Vec<(HeaderName, HeaderValue)>;
@@ -138,8 +139,8 @@ impl Inner {
             if let Some(sent) = &job.sent {
                 seen::carry_in_headers(&mut route.headers, sent);
             }
-            let id = outgoing.id.clone();
-            self.note(job, &hop, &id);
+            let progress = outgoing.progress.clone();
+            self.note(job, &hop, &outgoing.id);
             let trouble = match hop.transport.request(route, outgoing).await {
                 Ok(answered) => {
                     self.is_well();
@@ -148,7 +149,7 @@ impl Inner {
                         Some(error) if Box::pin(self.may_differ(job, &hop, &mut tried, &error)).await => {
                             continue;
                         }
-                        _ => return Ok(Begun { answered, hop, id }),
+                        _ => return Ok(Begun { answered, hop, progress }),
                     }
                 }
                 Err(error) => Trouble::Way(error),

@@ -52,9 +52,10 @@ impl Inner {
         if let Some(trail) = &job.trail {
             trail.sent(track);
         }
+        let progress = job.progress.as_ref().map(|_| id.token().clone());
         let route: Route = self.route(&job.caller, &hop, Vec::new());
         let request = Outgoing {
-            id: id.clone(),
+            id,
             method: job.method.clone(),
             params: Raw::trusted("{}"),
             name: None,
@@ -71,7 +72,7 @@ impl Inner {
             Ok(answered) => {
                 self.is_well();
                 tracing::info!(upstream = %self.id(), "going on with a call that another pod began");
-                answer::reply(&self, &job, Begun { answered, hop, id }, cancel, Some(place))
+                answer::reply(&self, &job, Begun { answered, hop, progress }, cancel, Some(place))
             }
             Err(error) => {
                 tracing::warn!(upstream = %self.id(), %error, "a call that another pod began cannot be gone on with");

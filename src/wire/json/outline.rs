@@ -2,12 +2,13 @@
 
 use super::{JsonError, Member, quoted_and_escaped, space, utf8, value};
 use crate::wire::Span;
+use smallvec::SmallVec;
 
 /// The members of a message's outer objects, found in the one pass that checks the text: of the message, of its `params` or
 /// `result`, and of their `_meta` and `arguments`.
 pub struct Outline<'a> {
     /// By where the object begins. A handful.
-    objects: Vec<(u32, Vec<Member<'a>>)>,
+    objects: SmallVec<[(u32, Vec<Member<'a>>); 3]>,
 }
 
 /// How deep in the message an object lies, and so which of its members matter.
@@ -24,7 +25,7 @@ impl<'a> Outline<'a> {
     /// As [`check`], and notes the members on the way.
     pub fn check(text: &'a [u8], depth: u16) -> Result<(Span, Outline<'a>), JsonError> {
         utf8(text)?;
-        let mut outline = Outline { objects: Vec::with_capacity(4) };
+        let mut outline = Outline::none();
         let start = space(text, 0);
         let end = outline.object(text, start, depth, depth, Level::Message)?;
         if space(text, end) != text.len() {
@@ -35,7 +36,7 @@ impl<'a> Outline<'a> {
 
     /// An outline that knows nothing: whoever asks looks for himself.
     pub fn none() -> Outline<'a> {
-        Outline { objects: Vec::new() }
+        Outline { objects: SmallVec::new() }
     }
 
     /// The members of the object at `at`, where they were noted. Given once.
