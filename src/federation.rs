@@ -37,7 +37,8 @@ pub struct Member {
     pub rename: BTreeMap<String, String>,
     /// Which of its tools exist, by the names that the backend gives them.
     pub tools: Globs,
-    /// Its tools keep their names beside those of others, and the profile's patterns do not count for them.
+    /// Its tools keep their names beside those of others, the profile's patterns do not count for them, and one other member
+    /// keeps its names beside it.
     pub own_names: bool,
     /// URIs that start with one of these are this member's even where it does not list them.
     pub uri_prefixes: Vec<String>,

@@ -95,7 +95,8 @@ impl Naming {
     /// The name that clients see for a member's prompt; for its tool, renames aside.
     pub(super) fn name(&self, member: usize, name: &str) -> Arc<str> {
         let id = &self.members[member].id;
-        if self.members.len() == 1 {
+        // What has names of its own beside it leaves a single member its names: clients keep them in their permissions.
+        if self.members.iter().filter(|member| !member.own_names).count() <= 1 {
             return name.into();
         }
         let prefixed = format!("{id}__{name}");
@@ -138,6 +139,7 @@ fn alias(id: &UpstreamId, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::federation::Member;
     use crate::federation::tests::{member, profile};
     use proptest::prelude::*;
 
@@ -155,6 +157,15 @@ mod tests {
         assert_eq!(&*naming.tool(0, "w"), "a__w");
         assert_eq!(&*naming.tool(0, "y"), "b__z");
         assert_eq!(*naming.tool(1, "z"), *alias(&UpstreamId::new("b").unwrap(), "z"));
+    }
+
+    #[test]
+    fn a_member_beside_one_of_own_names_keeps_its_names_and_two_do_not() {
+        let own = || Member { own_names: true, ..member("own") };
+        let one = Naming::of(&profile(vec![own(), member("a")]));
+        assert_eq!((&*one.tool(0, "x"), &*one.tool(1, "y")), ("x", "y"));
+        let two = Naming::of(&profile(vec![own(), member("a"), member("b")]));
+        assert_eq!((&*two.tool(0, "x"), &*two.tool(1, "y"), &*two.name(2, "y")), ("x", "a__y", "b__y"));
     }
 
     #[test]

@@ -114,7 +114,7 @@ async fn an_api_serves_clients_that_know_no_programs_in_both_eras() {
     for list in [modern.result("tools/list", json!({})).await, legacy.result("tools/list", json!({})).await] {
         let names = names(&list);
         assert!(names.contains(&"shop__Thing_list") && names.contains(&"shop__Thing_add"), "{names:?}");
-        assert!(names.contains(&"files__echo") && !names.contains(&"shop__Thing_get"), "{names:?}");
+        assert!(names.contains(&"echo") && !names.contains(&"shop__Thing_get"), "{names:?}");
     }
     let first = modern.call("shop__Thing_list", json!({ "color": "red", "limit": 3 })).await;
     let (rows, next) = (&first["structuredContent"]["rows"], &first["structuredContent"]["next"]);

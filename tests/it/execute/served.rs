@@ -81,7 +81,7 @@ async fn a_program_is_found_taught_planned_and_run_beside_the_tools_of_upstreams
     let client = gateway.modern();
     let names = tools(&client).await;
     assert_eq!(names[..4], ["discover_capabilities", "plasm_context", "plasm", "plasm_run"]);
-    assert!(names.iter().any(|name| name == "files__echo"), "{names:?}");
+    assert!(names.iter().any(|name| name == "echo"), "{names:?}");
     let found = client.call("discover_capabilities", json!({ "query": "the price of a thing" })).await;
     assert_eq!(found["structuredContent"]["entities"][0]["entity"], "Thing");
     let handle = opened(&client).await;
@@ -104,7 +104,7 @@ async fn a_profile_of_the_surface_alone_has_no_tool_of_an_upstream_and_another_h
     assert!(tools(&gateway.modern()).await.iter().all(|name| !name.starts_with("plasm")));
     let programs = Modern::new(gateway.address, "/mcp/programs", json!({}));
     assert!(tools(&programs).await.iter().all(|name| name.contains("plasm") || name.contains("discover")));
-    programs.error("tools/call", json!({ "name": "files__echo", "arguments": { "text": "x" } })).await;
+    programs.error("tools/call", json!({ "name": "echo", "arguments": { "text": "x" } })).await;
     let ask = json!({ "intent": "x", "seeds": [{ "api": "things", "entity": "Thing" }] });
     let context = programs.call("plasm_context", ask).await;
     assert_eq!(context["structuredContent"]["error"]["code"], "seed_forbidden", "{context}");
