@@ -30,7 +30,7 @@ async fn the_demonstration_answers_programs_beside_its_tools() {
     let tools = client.result("tools/list", json!({})).await;
     let has =
         |name: &str| tools["tools"].as_array().is_some_and(|all| all.iter().any(|tool| tool["name"] == name));
-    assert!(has("plasm_run") && has("demo__moons"), "{tools}");
+    assert!(has("plasm_run") && has("moons"), "{tools}");
     let found = client.call("discover_capabilities", json!({"query": "moons of Jupiter"})).await;
     assert_eq!(found["structuredContent"]["entities"][0]["entity"], "Moon", "{found}");
     let handle = opened(&client).await;
