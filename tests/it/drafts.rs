@@ -133,10 +133,8 @@ async fn a_tool_that_a_profile_hides_is_neither_shown_nor_called_by_a_program() 
 async fn a_catalog_of_the_operators_replaces_the_draft_and_drafts_can_be_turned_off() {
     let up = Fixture::listening("--http", &[]);
     let folder = tempfile::tempdir().expect("a folder");
-    let text = format!(
-        "catalog: mine\nrevision: 1\ntitle: M\nsource: {{kind: mcp, upstream: up}}\nentities:\n  Mine: {{key: [], fields: {{}}}}\n\
-         operations:\n  say: {{kind: action, entity: Mine, effect: {{class: read}}, mcp: {{tool: echo, ack: text}}}}\n"
-    );
+    let text = "catalog: mine\nrevision: 1\ntitle: M\nsource: {kind: mcp, upstream: up}\nentities:\n  Mine: {key: [], fields: {}}\n\
+         operations:\n  say: {kind: action, entity: Mine, effect: {class: read}, mcp: {tool: echo, ack: text}}\n";
     std::fs::write(folder.path().join("mine.yaml"), text).expect("it is written");
     let gateway = Gateway::start(config(&up, json!({"catalogs": {"folders": [folder.path()]}})));
     let client = gateway.modern();

@@ -44,7 +44,7 @@ operations:
 type Added = Arc<Mutex<Vec<(String, String)>>>;
 
 fn thing(n: usize) -> Value {
-    json!({ "id": format!("t{n}"), "color": if n % 2 == 0 { "red" } else { "blue" }, "price": n })
+    json!({ "id": format!("t{n}"), "color": if n.is_multiple_of(2) { "red" } else { "blue" }, "price": n })
 }
 
 fn answered(status: StatusCode, body: Value) -> Response {
