@@ -17,9 +17,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::AbortOnDropHandle;
 
-/// An upstream that takes any `Host`.
+/// An upstream that takes any `Host`, with the demonstration's tools and no more.
 fn upstream() -> Gateway {
-    Gateway::demo(json!({ "allowed_hosts": ["*"] }))
+    Gateway::demo(json!({ "allowed_hosts": ["*"], "profiles": { "default": { "surface": "tools" } } }))
 }
 
 /// TLS before an upstream.
