@@ -127,7 +127,6 @@ fn declared(document: &str) -> Vec<(&str, bool)> {
 fn unreachable(catalog: &Catalog, found: &mut Vec<Finding>) {
     for (name, entity) in catalog.entities.iter() {
         let led_to = |other: &Entity| other.relations.iter().any(|(_, relation)| relation.to == name);
-        // A disabled operation is one all the same: somebody is to confirm it.
         let reached = entity.key.is_empty()
             || catalog
                 .operations
@@ -167,7 +166,9 @@ fn leads_nowhere(
             (_, Some(field)) => vec![field],
             _ => relation.bind.iter().map(|(_, field)| field).map(String::as_str).collect(),
         };
-        let comes = |field: &&str| catalog.operations_of(name).any(|(_, one)| one.returns(field));
+        // A disabled operation is one all the same: somebody is to confirm it.
+        let comes =
+            |field: &&str| catalog.operations.iter().any(|(_, one)| one.entity == name && one.returns(field));
         let embedded = |_: &&str| is_embedded_somewhere(catalog, name);
         if let Some(field) = needed
             .iter()
