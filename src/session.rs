@@ -229,27 +229,26 @@ impl Sessions {
     /// The session of this id, if it is this principal's and this profile's. Does not count as a use:
     /// [`LiveSession::touch`] does.
     pub async fn find(&self, id: &str, principal: &Principal, profile: &str) -> Found {
-        let held = self.named(id);
-        let id = match &held {
-            Some(session) => session.session_id().clone(),
-            None if is_plausible(id) => SessionId(id.into()),
+        let (held, shared) = (self.named(id), &self.shared);
+        let read = match &held {
+            Some(session) => session.glance().await,
+            None if is_plausible(id) => shared.store.near(shared.record(&SessionId(id.into()))).await,
             None => return Found::Unknown,
         };
-        let shared = &self.shared;
-        let record = match shared.store.near(shared.record(&id)).await {
+        let record = match read {
             Ok(Some(record)) => record,
             Ok(None) => {
-                self.forget(&id);
+                self.forget(id);
                 return Found::Unknown;
             }
             Err(_) => return Found::Away,
         };
         let Some(field) = record.field(FACTS) else { return Found::Unknown };
         // Another request may have made it while this one waited.
-        let session = match held.or_else(|| self.held(&id)) {
+        let session = match held.or_else(|| self.named(id)) {
             Some(session) => session,
             None => match Facts::read(&record) {
-                Some(facts) => self.handle(id, facts),
+                Some(facts) => self.handle(SessionId(id.into()), facts),
                 None => return Found::Unknown,
             },
         };
@@ -262,7 +261,7 @@ impl Sessions {
         // One that ended here takes no call any more, whatever a late reading still says of it.
         if shared.is_over(&facts) || session.is_over() {
             drop(facts);
-            self.forget(session.session_id());
+            self.forget(id);
             return Found::Unknown;
         }
         if *facts.profile == *profile && session.belongs_to(principal) {
@@ -350,11 +349,11 @@ impl Sessions {
     }
 
     /// The session is no more: what this pod has of it ends.
-    fn forget(&self, id: &SessionId) {
-        if let Some(session) = self.held(id) {
+    fn forget(&self, id: &str) {
+        if let Some(session) = self.named(id) {
             session.close();
         }
-        self.kept.invalidate(&id.0);
+        self.kept.invalidate(id);
     }
 
     /// Takes the record, and with it the right to end the session upstream. `None`: another was quicker, or it expired.
@@ -362,7 +361,7 @@ impl Sessions {
         let store = &self.shared.store;
         let record = store.take(self.shared.record(id), Sure::Master).await.map_err(|_| StoreAway)?;
         let held = self.held(id);
-        self.forget(id);
+        self.forget(&id.0);
         if let Some(session) = held {
             session.drop_logs().await;
         }

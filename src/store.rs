@@ -189,6 +189,11 @@ pub trait Store: Send + Sync + 'static {
     /// While the store is away, what was cached before may still be given, for minutes.
     fn near(&self, key: Key) -> Fut<Option<Record>>;
 
+    /// What [`Store::near`] says, where nothing need be waited for; `None`: it is to be asked.
+    fn glance(&self, _: &Key) -> Option<Result<Option<Record>, StoreError>> {
+        None
+    }
+
     /// All of `writes` if all of `checks` hold, else none, at one instant. All keys must have one tag, otherwise
     /// [`StoreError::Apart`]. Errors: all.
     fn commit(&self, checks: Vec<(Key, Check)>, writes: Vec<(Key, Write)>, sure: Sure) -> Fut<Commit>;

@@ -22,7 +22,7 @@ use super::queue::Queue;
 use super::telling::Telling;
 use super::{FACTS, Shared, TOUCH_PART, cap, lock};
 use crate::mcp::{Client, Nook, Principal, Session, SessionId, StoreAway, UpstreamId};
-use crate::store::{Check, Commit, Key, PodId, Record, Sure, Write};
+use crate::store::{Check, Commit, Key, PodId, Record, StoreError, Sure, Write};
 use crate::wire::Version;
 
 /// How often a change of the facts is tried against others who change them.
@@ -35,6 +35,8 @@ const AWAY: std::time::Duration = std::time::Duration::from_millis(500);
 pub struct LiveSession {
     pub(super) shared: Arc<Shared>,
     id: SessionId,
+    /// Of its record.
+    record: Key,
     key: Arc<str>,
     facts: ArcSwap<Facts>,
     nook: Nook,
@@ -86,6 +88,7 @@ impl LiveSession {
         let key = format!("s:{}", short_hash(id.0.as_bytes())).into();
         let queue = Queue::new(shared.settings.queue);
         LiveSession {
+            record: shared.record(&id),
             shared,
             id,
             key,
@@ -355,7 +358,15 @@ impl LiveSession {
     }
 
     pub(super) fn record(&self) -> Key {
-        self.shared.record(&self.id)
+        self.record.clone()
+    }
+
+    /// What its record says, from nearby.
+    pub(super) async fn glance(&self) -> Result<Option<Record>, StoreError> {
+        match self.shared.store.glance(&self.record) {
+            Some(read) => read,
+            None => self.shared.store.near(self.record()).await,
+        }
     }
 
     /// What sealed values of this session are bound to: they open for its principal, in it alone.

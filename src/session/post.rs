@@ -240,7 +240,7 @@ impl Sessions {
                 }
             }
             Ok(None) => {
-                self.forget(session.session_id());
+                self.forget(&session.session_id().0);
                 session.drop_logs().await;
             }
             Err(_) => {}

@@ -105,6 +105,10 @@ impl Store for Measured {
         self.of.near(key)
     }
 
+    fn glance(&self, key: &Key) -> Option<Result<Option<Record>, StoreError>> {
+        self.of.glance(key)
+    }
+
     fn commit(&self, checks: Vec<(Key, Check)>, writes: Vec<(Key, Write)>, sure: Sure) -> Fut<Commit> {
         measured(1, self.of.commit(checks, writes, sure))
     }

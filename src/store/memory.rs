@@ -5,7 +5,6 @@ mod ledger;
 mod post;
 mod slot;
 
-use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -81,8 +80,12 @@ impl Store for Memory {
     }
 
     fn near(&self, key: Key) -> Fut<Option<Record>> {
-        // Looked at at once: it changes nothing.
-        ready(self.shared.slot(&key.tag).near(&key, clock::lately())).boxed()
+        let shared = self.shared.clone();
+        async move { shared.slot(&key.tag).near(&key, clock::lately()) }.boxed()
+    }
+
+    fn glance(&self, key: &Key) -> Option<Result<Option<Record>, StoreError>> {
+        Some(self.shared.slot(&key.tag).near(key, clock::lately()))
     }
 
     fn commit(&self, checks: Vec<(Key, Check)>, writes: Vec<(Key, Write)>, _: Sure) -> Fut<Commit> {
