@@ -196,7 +196,7 @@ fn of_kind(domain: &Domain, name: &str, value: Json) -> Result<Json, Fault> {
             _ => Ok(value),
         },
         (Base::Bytes, Json::String(_)) | (Base::Bool, Json::Bool(_)) => Ok(value),
-        (Base::Int, Json::Number(number)) => match number.as_f64().filter(|float| float.fract() == 0.0) {
+        (Base::Int, Json::Number(number)) => match whole(number) {
             Some(float) => within(domain, name, float).map(|()| match number.is_f64() {
                 true => json!(float as i64),
                 false => Json::Number(number.clone()),
@@ -235,5 +235,33 @@ fn within(domain: &Domain, name: &str, number: f64) -> Result<(), Fault> {
     match least.or(most) {
         Some(bound) => Err(mismatch(name, &format!("a number of {bound}"))),
         None => Ok(()),
+    }
+}
+
+/// A number that is whole; with a fraction or an exponent it counts as far as it is exact.
+fn whole(number: &serde_json::Number) -> Option<f64> {
+    let exact = |float: &f64| !number.is_f64() || float.fract() == 0.0 && float.abs() < 9e15;
+    number.as_f64().filter(exact)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_number_is_taken_as_it_was_given_or_not_at_all() {
+        let number = |text: &str| serde_json::from_str(text).unwrap();
+        for (text, taken) in [
+            ("7", true),
+            ("-9223372036854775808", true),
+            ("18446744073709551615", true),
+            ("2.0", true),
+            ("1e3", true),
+            ("18446744073709551616", false),
+            ("1e17", false),
+            ("1.5", false),
+        ] {
+            assert_eq!(whole(&number(text)).is_some(), taken, "{text}");
+        }
     }
 }

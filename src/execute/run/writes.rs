@@ -73,7 +73,14 @@ impl Engine {
                 }
             }
         }
-        let rows = self.written(node, &of, operation, came)?;
+        let rows = match self.written(node, &of, operation, came) {
+            Ok(rows) => rows,
+            // What was written is written, though what came back cannot be held: it is not to be made again.
+            Err(stop) => {
+                self.reported(report);
+                return Err(stop);
+            }
+        };
         for (done, row) in report.done.iter_mut().zip(0..rows.len) {
             // What was made has its identity from the source.
             if done.is_null() {

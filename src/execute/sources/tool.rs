@@ -170,7 +170,14 @@ fn fallen(fault: &Fault, write: bool) -> SourceError {
         Fault::Upstream(error) => {
             let error: Json = error.read().unwrap_or_default();
             let said = excerpt(error["message"].as_str().unwrap_or("it does not say why"));
-            return failure(SourceErrorKind::Status, format!("the upstream refused the call: {said}"), false);
+            // It was not begun where it could not be read or is not known (JSON-RPC 2.0, 5.1); any other may have done a part.
+            let unread = matches!(error["code"].as_i64(), Some(-32700 | -32602..=-32600));
+            let uncertain = write && !unread;
+            return failure(
+                SourceErrorKind::Status,
+                format!("the upstream refused the call: {said}"),
+                uncertain,
+            );
         }
         Fault::Ours(reason) => reason,
     };

@@ -122,3 +122,14 @@ async fn a_run_with_writes_cannot_be_gone_on_with() {
     assert_eq!(finished.roots[1].coverage, Covered::Partial);
     assert_eq!(finished.roots[1].next, None, "it would write again");
 }
+
+#[tokio::test]
+async fn what_came_of_a_write_and_cannot_be_held_is_said_of_a_write_that_is_done() {
+    let large = "x".repeat(65 << 20);
+    let world =
+        Arc::new(World::new(&json!([{ "op": "issue_update", "rows": [{ "id": "1", "title": large }] }])));
+    let finished = run_with("Issue(\"1\").update(state = \"closed\")", &world, settings()).await;
+    assert_eq!((code(&finished), world.asked().len()), ("too_large", 1));
+    let [write] = &finished.writes[..] else { panic!("{:?}", finished.writes) };
+    assert!(!write.waits && write.done == [json!("1")], "{write:?}");
+}

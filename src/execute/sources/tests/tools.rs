@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    mcp::{Reason, Reply, UpstreamId},
+    mcp::{Fault, Outcome, Reason, Reply, UpstreamId},
     wire::Raw,
 };
 
@@ -61,6 +61,20 @@ async fn a_tool_that_fails_is_a_failure_in_its_words() {
     let error = asked(&backend, ask(&notes(""), "add", json!({}), json!({}))).await.unwrap_err();
     assert_eq!(error.message, "the tool failed: no such note");
     assert!(error.uncertain, "it may have done a part");
+}
+
+#[tokio::test]
+async fn a_write_that_an_upstream_answers_with_an_error_may_have_been_made_unless_it_was_not_read() {
+    for (code, uncertain) in
+        [(-32603, true), (-32000, true), (-32602, false), (-32601, false), (-32700, false)]
+    {
+        let said = Raw::of(&json!({"code": code, "message": "no"}));
+        let backend = scripted::Scripted::new("notes").0.listing(crate::mcp::Kind::Tool, &TOOLS);
+        let backend =
+            Arc::new(backend.answering(move |_| Reply::One(Outcome::Error(Fault::Upstream(said.clone())))));
+        let error = asked(&backend, ask(&notes(""), "add", json!({}), json!({}))).await.unwrap_err();
+        assert_eq!(error.uncertain, uncertain, "{code}");
+    }
 }
 
 #[tokio::test]
