@@ -62,6 +62,17 @@ impl Doors {
     }
 }
 
+/// What an operation of a catalog stands for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Stands {
+    /// Nothing but itself.
+    Alone,
+    /// An upstream's tool: what is said of that holds for the operation.
+    For { upstream: String, tool: String },
+    /// Something that is not there for who asks.
+    Hidden,
+}
+
 pub(super) fn bare(url: &str) -> String {
     url.trim_end_matches('/').to_owned()
 }
@@ -120,23 +131,26 @@ impl Shelf {
         Arc::new(Current(self.now.clone()))
     }
 
-    /// Who may call what of the catalogs in that profile: of an upstream's tools, those that the profile has and policy shows
-    /// them.
-    pub(super) fn admits(
+    /// What operations of the catalogs stand for in that profile, for who asks.
+    pub(super) fn stands(
         &self,
         profile: &str,
-    ) -> impl Fn(&Arc<Access>, &str, &str) -> bool + Send + Sync + use<> {
+    ) -> impl Fn(&Arc<Access>, &str, &str) -> Stands + Send + Sync + use<> {
         let (now, doors, profile) = (self.now.clone(), self.doors.clone(), Arc::<str>::from(profile));
         let nobody = drafts::caller();
         move |access, api, operation| {
             let now = now.load();
-            let Some(loaded) = now.catalogs.get(api) else { return true };
-            let Source::Mcp { url, upstream, .. } = &loaded.catalog.source else { return true };
-            let called = loaded.catalog.operations.get(operation).and_then(|one| one.mcp.as_ref());
-            let (Some(called), Some(id)) =
-                (called, upstream.clone().or_else(|| doors.at(url.as_deref().unwrap_or_default())))
-            else {
-                return true;
+            let Some(loaded) = now.catalogs.get(api) else { return Stands::Alone };
+            let Source::Mcp { url, upstream, .. } = &loaded.catalog.source else { return Stands::Alone };
+            let at = || doors.at(url.as_deref().unwrap_or_default());
+            let Some(upstream) = upstream.clone().or_else(at) else { return Stands::Alone };
+            let one = loaded.catalog.operations.get(operation);
+            let Some(called) = one.and_then(|one| one.mcp.as_ref()) else {
+                // It is gone: of a draft its tool is too, of another nobody knows more than its name.
+                return match now.drafted.contains(api) {
+                    true => Stands::Hidden,
+                    false => Stands::For { upstream, tool: operation.to_owned() },
+                };
             };
             let caller = Caller {
                 access: access.clone(),
@@ -145,8 +159,12 @@ impl Shelf {
                 session: nobody.session.clone(),
                 ..*nobody
             };
-            // The tools of a draft are known; what is not is judged when it is called.
-            doors.shows(&profile, &id, &called.tool, &caller).unwrap_or(!now.drafted.contains(api))
+            let tool = called.tool.clone();
+            // The tools of a draft are known. Of what is not, policy goes by the name, and the call by the rest.
+            match doors.shows(&profile, &upstream, &tool, &caller).unwrap_or(!now.drafted.contains(api)) {
+                true => Stands::For { upstream, tool },
+                false => Stands::Hidden,
+            }
         }
     }
 

@@ -336,8 +336,9 @@ impl Links {
             })
         };
         let mount = if name == config::DEFAULT_PROFILE { "" } else { name };
-        let sees = self.shelf.admits(mount);
-        let surface = surfaces::of(name, &makeup.profile, policy, &self.programs, self.shelf.sources(), sees);
+        let stands = self.shelf.stands(mount);
+        let surface =
+            surfaces::of(name, &makeup.profile, policy, &self.programs, self.shelf.sources(), stands);
         let guarded_surface = |surface| Member {
             backend: policy.guard(name, &makeup.profile, &config::Upstream::default(), Arc::new(surface)),
             rename: BTreeMap::new(),

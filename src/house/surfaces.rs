@@ -1,28 +1,28 @@
 //! The execute surface of each profile that has one, what a profile may not ask of it, and the tools of catalogs in those that
 //! have tools alone.
 
-use super::catalogs::bare;
+use super::catalogs::{Stands, bare};
 use super::{Programs, StartError};
 use crate::config::{self, Config, CredentialKind};
 use crate::execute::catalog::{Catalogs, EffectClass, Loaded, Source};
+use crate::execute::logical::Logical;
 use crate::execute::plain::{self, Plain};
 use crate::execute::sources::Sources;
 use crate::execute::surface::{Admits, Settings, Surface};
 use crate::mcp::{Access, UpstreamId};
-use crate::policy::{Acts, Policy};
+use crate::policy::{Acts, Operations, Policy};
 use crate::sealing::Keyring;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A profile's surface, where it has one. `sees`: whether what an operation stands for is there for a caller, besides what policy
-/// says of the operation.
+/// A profile's surface, where it has one. `stands`: what an operation stands for, for who asks.
 pub(super) fn of(
     name: &str,
     profile: &config::Profile,
     policy: &Policy,
     programs: &Programs,
     sources: Arc<dyn Sources>,
-    sees: impl Fn(&Arc<Access>, &str, &str) -> bool + Send + Sync + 'static,
+    stands: impl Fn(&Arc<Access>, &str, &str) -> Stands + Send + Sync + 'static,
 ) -> Option<Surface> {
     if !profile.surface.executes() {
         return None;
@@ -35,13 +35,28 @@ pub(super) fn of(
         tasks: programs.tasks.clone(),
         ..Settings::new(id)
     };
-    let (operations, logical) = (policy.operations(name, profile), programs.logical.clone());
-    settings.admits = Admits::by(move |access, api, operation| {
-        let acts = || acts(&logical.catalogs(), api, operation);
-        sees(access, api, operation)
-            && operations.as_ref().is_none_or(|all| all.admit(access, api, operation, acts()))
-    });
+    settings.admits = admits(policy.operations(name, profile), programs.logical.clone(), stands);
     Some(Surface::new(programs.logical.clone(), programs.artifacts.clone(), sources, settings))
+}
+
+/// Who may call which operation. What is said of a tool is looked at here too, and not at its call alone: to read what it once
+/// gave is no call.
+fn admits(
+    operations: Option<Operations>,
+    logical: Logical,
+    stands: impl Fn(&Arc<Access>, &str, &str) -> Stands + Send + Sync + 'static,
+) -> Admits {
+    Admits::by(move |access, api, operation| {
+        let judged = |of: &str, name: &str| {
+            let acts = || acts(&logical.catalogs(), api, operation);
+            operations.as_ref().is_none_or(|all| all.admit(access, of, name, acts()))
+        };
+        match stands(access, api, operation) {
+            Stands::Hidden => false,
+            Stands::Alone => judged(api, operation),
+            Stands::For { upstream, tool } => judged(api, operation) && judged(&upstream, &tool),
+        }
+    })
 }
 
 /// What an operation does. Of one that is not served any more, the worst.
@@ -144,4 +159,68 @@ fn is_personal(source: &Source, config: &Config) -> bool {
     };
     let of = config.enabled_upstreams().find(is_it).map(|(_, one)| one.auth.kind);
     matches!(of, Some(CredentialKind::Oauth | CredentialKind::TokenExchange))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::catalogs::{Door, Served, Shelf};
+    use super::*;
+    use crate::config::Globs;
+    use crate::execute::{catalog, logical};
+    use crate::mcp::scripted::Scripted;
+    use crate::mcp::{Age, Backend, Kind, Principal, Scopes};
+    use crate::store::{Memory, PodId};
+    use serde_json::json;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::path::Path;
+
+    fn access(scopes: &str) -> Arc<Access> {
+        let principal = Arc::new(Principal::minted("", "https://idp", "ann"));
+        Arc::new(Access { scopes: Scopes::read(scopes), ..Access::open(principal) })
+    }
+
+    /// Of an upstream's tools, under names of its own.
+    fn loaded() -> Loaded {
+        let text = "catalog: gh\nrevision: 1\ntitle: G\nsource: {kind: mcp, upstream: github}\n\
+                    entities:\n  Repo: {key: [], fields: {}}\noperations:\n  audits: {kind: action, entity: Repo, \
+                    effect: {class: read}, mcp: {tool: export-audit, ack: text}}\n  names: {kind: action, entity: Repo, \
+                    effect: {class: read}, mcp: {tool: list-names, ack: text}}\n";
+        catalog::read(text, Path::new("gh.yaml")).unwrap()
+    }
+
+    fn logical(catalogs: Arc<Catalogs>) -> Logical {
+        let store = Arc::new(Memory::new(1 << 20));
+        Logical::new(PodId::random(), store, catalogs, logical::Settings::default())
+    }
+
+    #[tokio::test]
+    async fn what_is_said_of_a_tool_holds_for_what_an_operation_once_got_from_it() {
+        let config: Config = serde_json::from_value(json!({
+            "policy": {"rules": [{"name": "no", "upstreams": ["github"], "tools": ["list-*"], "then": "deny"}]},
+            "profiles": {"default": {"surface": "execute", "scopes": {"tools": {"github__export-audit": ["ops"]}}}},
+        }))
+        .unwrap();
+        let shelf = Shelf::new(false);
+        let mut catalogs = Catalogs::default();
+        assert!(catalogs.add(loaded()));
+        let catalogs = Arc::new(catalogs);
+        let tools =
+            [r#"{"name":"export-audit","inputSchema":{}}"#, r#"{"name":"list-names","inputSchema":{}}"#];
+        let backend: Arc<dyn Backend> = Arc::new(Scripted::new("github").0.listing(Kind::Tool, &tools));
+        let upstreams = BTreeMap::from([("github".to_owned(), (backend.clone(), Globs::default()))]);
+        let door = Door { tools: Globs::default(), upstreams };
+        shelf.doors().open(&config, BTreeMap::from([("".into(), door)]));
+        let (drafted, sources) = (BTreeSet::new(), shelf.sources());
+        shelf.serve(Served { catalogs: catalogs.clone(), drafted, sources });
+        let profile = config.profiles.get("default").unwrap();
+        let operations = Operations::of(&config.policy, "default", profile);
+        let may = admits(operations, logical(catalogs), shelf.stands(""));
+        // Whether its tools are known or not.
+        for _ in 0..2 {
+            assert!(!may.may(&access(""), "gh", "audits"));
+            assert!(may.may(&access("ops"), "gh", "audits"));
+            assert!(!may.may(&access("ops"), "gh", "names"));
+            backend.list(super::super::drafts::caller(), Kind::Tool, Age::Fresh).await.unwrap();
+        }
+    }
 }

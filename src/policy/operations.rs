@@ -34,7 +34,7 @@ pub struct Acts {
 
 impl Operations {
     /// `None`: everything is allowed to everybody.
-    pub(super) fn of(policy: &config::Policy, name: &str, profile: &config::Profile) -> Option<Operations> {
+    pub fn of(policy: &config::Policy, name: &str, profile: &config::Profile) -> Option<Operations> {
         let open =
             policy.default == Verdict::Allow && policy.rules.iter().all(|rule| rule.then == Verdict::Allow);
         let told = profile.only.iter().any(|only| !only.tools.is_empty()) || !profile.scopes.tools.is_empty();
