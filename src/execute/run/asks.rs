@@ -48,6 +48,8 @@ pub(super) struct Asks {
     requests: AtomicU64,
     rows: AtomicU64,
     bytes: AtomicUsize,
+    /// Bytes of the copies that are made of rows, for the caller or for a template: the same row may be shown many times.
+    copied: AtomicUsize,
     steps: AtomicUsize,
     of_steps: usize,
     deadline: Instant,
@@ -65,6 +67,7 @@ impl Asks {
             requests: AtomicU64::new(0),
             rows: AtomicU64::new(0),
             bytes: AtomicUsize::new(0),
+            copied: AtomicUsize::new(0),
             steps: AtomicUsize::new(0),
             of_steps,
             deadline,
@@ -185,11 +188,28 @@ impl Asks {
     /// Counts a row that is held. `Err`: the run holds too much.
     pub fn held(&self, bytes: usize) -> Result<(), Fault> {
         self.rows.fetch_add(1, Ordering::Relaxed);
-        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= MOST_BYTES {
+        self.more(bytes)
+    }
+
+    /// Counts values that are held beside the rows that were read. `Err`: the run holds too much.
+    pub fn more(&self, bytes: usize) -> Result<(), Fault> {
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= MOST_BYTES {
             return Ok(());
         }
         let message = format!("the rows of one run have more than {} MiB", MOST_BYTES >> 20);
         Err(Fault::new("too_large", message, "say how many rows with | limit(n), or narrow them by a filter"))
+    }
+
+    /// Counts what is about to be copied: `bytes` says how much, and may stop where that is more than it is given. `Err`: it
+    /// is too much and is not to be copied; what is smaller still may be.
+    pub fn copies(&self, bytes: impl FnOnce(usize) -> usize) -> Result<(), Fault> {
+        let bytes = bytes(MOST_BYTES.saturating_sub(self.copied.load(Ordering::Relaxed)));
+        let add = |copied: usize| copied.checked_add(bytes).filter(|copied| *copied <= MOST_BYTES);
+        if self.copied.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok() {
+            return Ok(());
+        }
+        let message = format!("the results of one run have more than {} MiB", MOST_BYTES >> 20);
+        Err(Fault::new("too_large", message, "choose fewer columns, or say how many rows with | limit(n)"))
     }
 }
 

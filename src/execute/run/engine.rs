@@ -158,7 +158,7 @@ impl Engine {
             Op::Identity => self.identity(node, inputs).await?,
             Op::Hop => self.hop(node, inputs).await?,
             Op::Call | Op::Each => self.call(node, inputs).await?,
-            Op::Group => groups::group(node, inputs)?,
+            Op::Group => groups::group(node, inputs, &self.asks)?,
             Op::Text => {
                 let text = node.args["text"].as_str().unwrap_or_default();
                 return Ok(Output::Text(text.to_owned()));
@@ -166,6 +166,7 @@ impl Engine {
             Op::Render => {
                 let template = node.args.as_str().unwrap_or_default();
                 let (template, table) = (template.to_owned(), inputs.table()?.clone());
+                self.asks.copies(|most| render::weight(&table, most))?;
                 // It may take long, and nothing else is to wait for it.
                 let text = tokio::task::spawn_blocking(move || render::render(&template, &table)).await;
                 return text.map_err(|_| broken("a template could not be run"))?.map(Output::Text);
@@ -180,7 +181,7 @@ impl Engine {
     fn finish(&self, states: Vec<State>) -> Finished {
         let said = std::mem::take(&mut *self.said.lock().unwrap_or_else(PoisonError::into_inner));
         let mut finished = Finished { requests: self.asks.requests(), ..Finished::default() };
-        let (mut late, mut lost) = (Vec::new(), None);
+        let (mut late, mut lost, mut large) = (Vec::new(), None, None);
         // A root that was told before may be here again on the way to one that was not.
         let from = self.settings.from.as_ref();
         let brings = |root: usize| from.is_none_or(|from| from.roots.contains(&root));
@@ -190,11 +191,13 @@ impl Engine {
             // What writes is never run a second time.
             let again = from_here.is_empty();
             match &states[of.node] {
-                State::Done(output) => {
-                    let shown = outcome::root(root, of, output);
-                    let next = shown.next.filter(|_| again);
-                    finished.roots.push(super::RootRows { next, ..shown });
-                }
+                State::Done(output) => match outcome::root(root, of, output, &self.asks) {
+                    Ok(shown) => {
+                        let next = shown.next.filter(|_| again);
+                        finished.roots.push(super::RootRows { next, ..shown });
+                    }
+                    Err(fault) => large = large.or(Some(Failure { node: of.node, fault })),
+                },
                 State::Late if again => late.push(root),
                 State::Late => lost = lost.or(Some(of.node)),
                 _ => {}
@@ -205,7 +208,7 @@ impl Engine {
             State::Failed(Some(fault)) => Some(Failure { node, fault: fault.clone() }),
             _ => None,
         });
-        finished.failed = failed.or(lost.map(|node| Failure {
+        finished.failed = failed.or(large).or(lost.map(|node| Failure {
             node,
             fault: Fault::new(
                 "deadline",

@@ -9,7 +9,9 @@ use serde_json::{Number, Value as Json};
 
 use super::{
     Ran, Stop,
+    asks::Asks,
     compare::{mark, ordered},
+    raw::size,
     stages::path,
     table::{Column, Of, Rows, Table, Type, View},
     values::{Inputs, broken},
@@ -23,7 +25,7 @@ struct Aggregate {
 }
 
 /// One row a group, in the order in which each is first seen; without columns to group by, one row.
-pub(super) fn group(node: &Node, inputs: &Inputs) -> Ran<Table> {
+pub(super) fn group(node: &Node, inputs: &Inputs, asks: &Asks) -> Ran<Table> {
     let table = inputs.table()?;
     if table.late {
         return Err(Stop::Late);
@@ -50,6 +52,11 @@ pub(super) fn group(node: &Node, inputs: &Inputs) -> Ran<Table> {
         })
         .collect();
     let groups = groups(table, &by);
+    // The greatest text of a column may be asked for under any number of names.
+    let column = |name: &String, ty: Type, cells: Vec<Json>| {
+        asks.more(cells.iter().map(size).sum())?;
+        Ok(Column { name: name.clone(), ty, cells })
+    };
     let columns = node.cols.iter().map(|name| {
         if let Some((_, view)) = by.iter().find(|(have, _)| have == name) {
             let first = |rows: &Vec<u32>| match (view, rows.first()) {
@@ -57,13 +64,13 @@ pub(super) fn group(node: &Node, inputs: &Inputs) -> Ran<Table> {
                 _ => Json::Null,
             };
             let ty = view.as_ref().map_or(Type::Base(Base::Json), |view| view.ty.clone());
-            return Ok(Column { name: name.clone(), ty, cells: groups.iter().map(first).collect() });
+            return column(name, ty, groups.iter().map(first).collect());
         }
         let Some(one) = aggregates.iter().find(|one| one.name == *name) else {
             return Err(broken("a column of a group is none of its own").into());
         };
         let cells = groups.iter().map(|rows| aggregate(one, table, rows)).collect::<Ran<_>>()?;
-        Ok(Column { name: name.clone(), ty: aggregate_type(one), cells })
+        column(name, aggregate_type(one), cells)
     });
     let columns = columns.collect::<Ran<Vec<_>>>()?;
     // Identities among their columns are of that catalog still; the rows are of no entity.

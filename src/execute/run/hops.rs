@@ -135,6 +135,9 @@ impl Engine {
                 }
                 more |= brought.next.is_some();
                 found.push(brought.rows);
+            } else {
+                // They were counted as they were read, and are held once more for each row that asks the same.
+                self.asks.more(found[place].size())?;
             }
             left -= 1;
             rows.append(found[place].clone());

@@ -4,11 +4,17 @@ use serde_json::Value as Json;
 
 use super::{
     ColumnShown, Covered, Cursor, ReadFrom, RootRows, Shown,
+    asks::Asks,
     table::{Output, Table, View},
 };
-use crate::execute::plan::Root;
+use crate::execute::{fault::Fault, plan::Root};
 
-pub(super) fn root(root: usize, of: &Root, output: &Output) -> RootRows {
+/// `Err`: with it, the results would be too large. The same rows may be many roots, and each has a copy.
+pub(super) fn root(root: usize, of: &Root, output: &Output, asks: &Asks) -> Result<RootRows, Fault> {
+    asks.copies(|most| match output {
+        Output::Text(text) => text.len(),
+        Output::Table(table) => table.weight(most),
+    })?;
     let rows = RootRows {
         root,
         label: of.label.clone(),
@@ -18,7 +24,7 @@ pub(super) fn root(root: usize, of: &Root, output: &Output) -> RootRows {
         next: None,
         lossy: Vec::new(),
     };
-    match output {
+    Ok(match output {
         Output::Text(text) => RootRows { result: Shown::Text(text.clone()), ..rows },
         Output::Table(table) => RootRows {
             result: shown(table),
@@ -30,7 +36,7 @@ pub(super) fn root(root: usize, of: &Root, output: &Output) -> RootRows {
             lossy: lossy(table),
             ..rows
         },
-    }
+    })
 }
 
 fn shown(table: &Table) -> Shown {

@@ -17,6 +17,15 @@ use crate::execute::{
 
 const HINT: &str = "a template sees rows, a list of objects by column";
 
+/// About how many bytes the rows take as a template sees them: each has the names of its columns anew.
+pub(super) fn weight(table: &Table, most: usize) -> usize {
+    let names = table.views.iter().map(|view| view.name.len() + size_of::<String>()).sum::<usize>();
+    match names.saturating_mul(table.order.len()) {
+        names if names > most => names,
+        names => names + table.weight(most - names),
+    }
+}
+
 /// What a template makes of `rows`.
 pub(super) fn render(source: &str, table: &Table) -> Ran<String> {
     if table.late {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use serde_json::{Map, Value as Json};
 
-use super::{Covered, Position};
+use super::{Covered, Position, raw::size};
 use crate::execute::{
     catalog::{Base, Catalog, Entity},
     fault::Fault,
@@ -88,6 +88,12 @@ impl Rows {
             (name.clone(), cell)
         };
         parts.map(part).collect()
+    }
+
+    /// About how many bytes they have in JSON.
+    pub fn size(&self) -> usize {
+        let cells = self.columns.iter().map(|column| &column.cells);
+        cells.chain(self.within.iter().map(|(_, cells)| cells)).flatten().map(size).sum()
     }
 
     /// Forgets the rows from there on.
@@ -198,6 +204,20 @@ impl Table {
     /// The value that a view has in the row of that number.
     pub fn cell(&self, view: &View, row: u32) -> &Json {
         within(self.rows.cell(view.column, row as usize), &view.path)
+    }
+
+    /// About how many bytes a copy of its cells takes, counted until they are more than `most`. A column may be there many
+    /// times, and a cell takes its place in memory even where it is null.
+    pub fn weight(&self, most: usize) -> usize {
+        let cells = self.order.iter().flat_map(|row| self.views.iter().map(|view| self.cell(view, *row)));
+        let mut bytes = 0;
+        for cell in cells {
+            bytes += size(cell).max(size_of::<Json>());
+            if bytes > most {
+                break;
+            }
+        }
+        bytes
     }
 
     /// The one row.

@@ -162,6 +162,55 @@ async fn rows_beyond_what_a_run_holds_are_too_large() {
     assert_eq!(code(&ran("Issue | filter(project = \"p\")[id]", &world).await), "too_large");
 }
 
+/// One issue with a title of so many MiB.
+fn titled(mebibytes: usize) -> Arc<World> {
+    let row = json!({ "id": "1", "title": "x".repeat(mebibytes << 20) });
+    Arc::new(World::new(&json!([{ "op": "issue_list", "rows": [row] }])))
+}
+
+fn roots(finished: &Finished) -> Vec<usize> {
+    finished.roots.iter().map(|root| root.root).collect()
+}
+
+#[tokio::test]
+async fn a_column_under_many_names_is_too_large_and_other_roots_are_told() {
+    let named = |of: &str| (0..20).map(|name| format!("{of}{name}")).collect::<Vec<_>>().join(", ");
+    let read = "rows = Issue | filter(project = \"p\")\n";
+    let columns = named("title as a");
+    let finished = ran(&format!("{read}rows[{columns}], rows[id]"), &titled(4)).await;
+    assert_eq!((code(&finished), roots(&finished)), ("too_large", vec![1]));
+    let finished =
+        ran(&format!("{read}rows[{columns}] | render <<T\n{{{{ rows|length }}}}\nT\n"), &titled(4)).await;
+    assert_eq!((code(&finished), roots(&finished)), ("too_large", vec![]));
+    let greatest = (0..20).map(|name| format!("a{name} = max(title)")).collect::<Vec<_>>().join(", ");
+    let finished = ran(&format!("{read}rows | aggregate({greatest}), rows[id]"), &titled(4)).await;
+    assert_eq!((code(&finished), roots(&finished)), ("too_large", vec![1]));
+}
+
+#[tokio::test]
+async fn the_same_rows_as_many_roots_are_told_until_they_are_too_large() {
+    let read = "rows = Issue | filter(project = \"p\")[id, title]\n";
+    let finished = ran(&format!("{read}rows, rows, rows, rows, rows, rows[id]"), &titled(16)).await;
+    assert_eq!((code(&finished), roots(&finished)), ("too_large", vec![0, 1, 2, 5]));
+    let failed = finished.failed.as_ref().map(|failed| failed.fault.message.as_str());
+    assert_eq!(failed, Some("the results of one run have more than 64 MiB"));
+}
+
+#[tokio::test]
+async fn rows_that_one_request_brings_for_many_are_counted_for_each() {
+    let issue = json!({ "id": "1", "title": "x".repeat(8 << 20) });
+    let of = |projects: usize| {
+        Arc::new(World::new(&json!([
+            { "op": "project_list", "rows": vec![json!({ "id": "p" }); projects] },
+            { "op": "issue_list", "rows": [issue.clone()] },
+        ])))
+    };
+    let program = "projects = Project\nprojects.issues[id]";
+    let finished = ran(program, &of(3)).await;
+    assert_eq!((rows(&finished, 0), finished.requests), (json!([["1"], ["1"], ["1"]]), 2));
+    assert_eq!(code(&ran(program, &of(9)).await), "too_large");
+}
+
 #[tokio::test]
 async fn a_plan_of_other_catalogs_is_not_run() {
     let world = Arc::new(World::new(&json!([])));
