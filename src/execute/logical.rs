@@ -98,6 +98,8 @@ impl Logical {
     /// Serves others from now on. Sessions go on with those that their symbols are of, while this process lives.
     pub fn serve(&self, catalogs: Arc<Catalogs>) {
         self.shelf.serve(catalogs);
+        // The same catalog may lead elsewhere, or be asked less, from now on.
+        self.held.invalidate_all();
     }
 
     /// The session of a handle, as it is now: one read of the store. Its life begins anew.

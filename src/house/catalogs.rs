@@ -26,6 +26,9 @@ pub struct Served {
     pub catalogs: Arc<catalog::Catalogs>,
     /// Those of them that are drafts or the demonstration's own, by their ids: who does not see their tools does not see them.
     pub drafted: BTreeSet<String>,
+    /// The last drafts of upstreams that are followed and list nothing at this time, by their ids: what was taught of them goes
+    /// on, which otherwise ends with its catalog.
+    pub awaited: BTreeMap<String, Loaded>,
     pub sources: Arc<dyn Sources>,
 }
 
@@ -69,7 +72,7 @@ pub(super) enum Stands {
     Alone,
     /// An upstream's tool: what is said of that holds for the operation.
     For { upstream: String, tool: String },
-    /// Something that is not there for who asks.
+    /// Something that is not there for who asks, or that was switched off.
     Hidden,
 }
 
@@ -110,8 +113,12 @@ impl Shelf {
     /// With nothing on it. `demo`: the demonstration's catalog is served beside those of the configuration.
     pub(super) fn new(demo: bool) -> Shelf {
         let doors = Arc::<Doors>::default();
-        let nothing =
-            Served { catalogs: Arc::default(), drafted: BTreeSet::new(), sources: Arc::new(Nowhere) };
+        let nothing = Served {
+            catalogs: Arc::default(),
+            drafted: BTreeSet::new(),
+            awaited: BTreeMap::new(),
+            sources: Arc::new(Nowhere),
+        };
         let own = || catalog::read(demo::CATALOG, Path::new("solar.yaml"));
         let demo = demo.then(|| own().expect("it is part of the program, and its test reads it"));
         Shelf { now: Arc::new(ArcSwap::from_pointee(nothing)), demo, doors }
@@ -140,11 +147,15 @@ impl Shelf {
         let nobody = drafts::caller();
         move |access, api, operation| {
             let now = now.load();
-            let Some(loaded) = now.catalogs.get(api) else { return Stands::Alone };
+            let served = now.catalogs.get(api).or_else(|| now.awaited.get(api));
+            let Some(loaded) = served else { return Stands::Hidden };
+            let one = loaded.catalog.operations.get(operation);
+            if one.is_some_and(|one| !one.enabled) {
+                return Stands::Hidden;
+            }
             let Source::Mcp { url, upstream, .. } = &loaded.catalog.source else { return Stands::Alone };
             let at = || doors.at(url.as_deref().unwrap_or_default());
             let Some(upstream) = upstream.clone().or_else(at) else { return Stands::Alone };
-            let one = loaded.catalog.operations.get(operation);
             let Some(called) = one.and_then(|one| one.mcp.as_ref()) else {
                 // It is gone: of a draft its tool is too, of another nobody knows more than its name.
                 return match now.drafted.contains(api) {
@@ -207,7 +218,8 @@ impl Shelf {
         });
         // Its tools are known, and of one profile alone.
         let drafted = self.demo.iter().map(|demo| demo.catalog.id.clone()).collect();
-        Ok(Served { catalogs: Arc::new(catalogs), drafted, sources: Arc::new(sources) })
+        let awaited = BTreeMap::new();
+        Ok(Served { catalogs: Arc::new(catalogs), drafted, awaited, sources: Arc::new(sources) })
     }
 
     /// Serves that from now on.

@@ -54,6 +54,8 @@ struct Followed {
     made_of: MadeOf,
     number: u64,
     draft: Option<Loaded>,
+    /// The one before.
+    last: Option<Loaded>,
     _following: AbortOnDropHandle<()>,
 }
 
@@ -78,13 +80,18 @@ impl Drafts {
         let now = &mut *now;
         now.base = Some(base);
         now.settings = config.catalogs.settings.clone();
+        let last = |(id, one): (&String, &Followed)| {
+            Some((id.clone(), one.draft.as_ref().or(one.last.as_ref())?.clone()))
+        };
+        let mut last: BTreeMap<_, _> = now.followed.iter().filter_map(last).collect();
         now.followed.retain(|id, one| wanted.get(id).is_some_and(|wanted| wanted.made_of == one.made_of));
         for (id, Wanted { made_of, backend }) in wanted {
             now.followed.entry(id.clone()).or_insert_with(|| {
                 now.so_far += 1;
+                let last = last.remove(&id);
                 let following = tokio::spawn(follow(self.0.clone(), id, now.so_far, backend));
                 let following = AbortOnDropHandle::new(following);
-                Followed { made_of, number: now.so_far, draft: None, _following: following }
+                Followed { made_of, number: now.so_far, draft: None, last, _following: following }
             });
         }
         self.0.publish(now);
@@ -139,12 +146,18 @@ impl Inner {
     fn publish(&self, now: &Now) {
         let Some(base) = &now.base else { return };
         let (mut all, mut drafted) = ((*base.catalogs).clone(), base.drafted.clone());
-        for (upstream, draft) in now.followed.iter().filter_map(|(id, one)| Some((id, one.draft.as_ref()?))) {
+        let mut awaited = BTreeMap::new();
+        for (upstream, one) in &now.followed {
+            let Some(draft) = one.draft.as_ref().or(one.last.as_ref()) else { continue };
             let settings = now.settings.get(&draft.catalog.id);
             if settings.is_some_and(|settings| !settings.enabled) {
                 continue;
             }
             let catalog = &draft.catalog.id;
+            if one.draft.is_none() {
+                awaited.insert(catalog.clone(), draft.clone());
+                continue;
+            }
             match all.add(catalogs::here(draft.clone(), settings)) {
                 true => drop(drafted.insert(catalog.clone())),
                 false => {
@@ -154,7 +167,7 @@ impl Inner {
         }
         let catalogs = Arc::new(all);
         self.logical.serve(catalogs.clone());
-        self.shelf.serve(Served { catalogs, drafted, sources: base.sources.clone() });
+        self.shelf.serve(Served { catalogs, drafted, awaited, sources: base.sources.clone() });
     }
 
     /// Serves another draft of an upstream, unless nothing changed, or another follower has taken over.
@@ -176,7 +189,7 @@ impl Inner {
             ),
             None => tracing::info!(upstream, "an upstream lists no tools: there is no draft of it"),
         }
-        one.draft = draft;
+        one.last = std::mem::replace(&mut one.draft, draft).or(one.last.take());
         self.publish(&now);
     }
 }
@@ -293,4 +306,46 @@ async fn draft(
 
 fn title(info: &Value) -> Option<String> {
     ["title", "name"].iter().find_map(|key| info[*key].as_str()).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execute::logical;
+    use crate::mcp::scripted::{Health, Scripted};
+    use crate::store::{Memory, PodId};
+
+    #[tokio::test]
+    async fn a_draft_that_is_listed_anew_is_awaited_and_one_that_nobody_follows_is_gone() {
+        let (shelf, store) = (Arc::new(Shelf::new(false)), Arc::new(Memory::new(1 << 20)));
+        let logical = Logical::new(PodId::random(), store, Arc::default(), logical::Settings::default());
+        let drafts = Drafts::new(shelf.clone(), logical);
+        let config: Config = serde_json::from_value(json!({})).unwrap();
+        let base = Served::clone(&shelf.now());
+        let tool = r#"{"name":"say","inputSchema":{"type":"object"}}"#;
+        let (lists, _listening) = Scripted::new("up");
+        let (hangs, _hanging) = Scripted::new("up");
+        hangs.set(Health::Hangs);
+        let serve = |number, backend: Option<Scripted>| {
+            let made_of = (number, 0, config::Upstream::default());
+            let wanted = backend.map(|one| Wanted { made_of, backend: Arc::new(one) });
+            let wanted = wanted.map(|wanted| ("up".to_owned(), wanted)).into_iter().collect();
+            drafts.serve(&config, base.clone(), wanted);
+        };
+        let there = || {
+            let now = shelf.now();
+            (now.catalogs.get("up").is_some(), now.awaited.contains_key("up"))
+        };
+        serve(1, Some(lists.listing(Kind::Tool, &[tool])));
+        let come = async {
+            while there() != (true, false) {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), come).await.expect("it is drafted");
+        serve(2, Some(hangs));
+        assert_eq!(there(), (false, true));
+        serve(3, None);
+        assert_eq!(there(), (false, false));
+    }
 }

@@ -166,17 +166,25 @@ mod tests {
     use super::super::catalogs::{Door, Served, Shelf};
     use super::*;
     use crate::config::Globs;
+    use crate::execute::logical::{Open, Owner};
+    use crate::execute::symbols::Seed;
     use crate::execute::{catalog, logical};
     use crate::mcp::scripted::Scripted;
     use crate::mcp::{Age, Backend, Kind, Principal, Scopes};
     use crate::store::{Memory, PodId};
     use serde_json::json;
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
     use std::path::Path;
 
     fn access(scopes: &str) -> Arc<Access> {
         let principal = Arc::new(Principal::minted("", "https://idp", "ann"));
         Arc::new(Access { scopes: Scopes::read(scopes), ..Access::open(principal) })
+    }
+
+    fn one(loaded: Loaded) -> Arc<Catalogs> {
+        let mut catalogs = Catalogs::default();
+        assert!(catalogs.add(loaded));
+        Arc::new(catalogs)
     }
 
     /// Of an upstream's tools, under names of its own.
@@ -201,17 +209,14 @@ mod tests {
         }))
         .unwrap();
         let shelf = Shelf::new(false);
-        let mut catalogs = Catalogs::default();
-        assert!(catalogs.add(loaded()));
-        let catalogs = Arc::new(catalogs);
+        let catalogs = one(loaded());
         let tools =
             [r#"{"name":"export-audit","inputSchema":{}}"#, r#"{"name":"list-names","inputSchema":{}}"#];
         let backend: Arc<dyn Backend> = Arc::new(Scripted::new("github").0.listing(Kind::Tool, &tools));
         let upstreams = BTreeMap::from([("github".to_owned(), (backend.clone(), Globs::default()))]);
         let door = Door { tools: Globs::default(), upstreams };
         shelf.doors().open(&config, BTreeMap::from([("".into(), door)]));
-        let (drafted, sources) = (BTreeSet::new(), shelf.sources());
-        shelf.serve(Served { catalogs: catalogs.clone(), drafted, sources });
+        shelf.serve(Served { catalogs: catalogs.clone(), ..Served::clone(&shelf.now()) });
         let profile = config.profiles.get("default").unwrap();
         let operations = Operations::of(&config.policy, "default", profile);
         let may = admits(operations, logical(catalogs), shelf.stands(""));
@@ -222,5 +227,49 @@ mod tests {
             assert!(!may.may(&access("ops"), "gh", "names"));
             backend.list(super::super::drafts::caller(), Kind::Tool, Age::Fresh).await.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_switched_off_is_for_nobody_and_what_is_awaited_goes_on() {
+        let shelf = Shelf::new(false);
+        let may = admits(None, logical(Arc::default()), shelf.stands(""));
+        let may = || (may.may(&access(""), "things", "get"), may.may(&access(""), "things", "gone"));
+        let text = |more: &str| {
+            let text = format!(
+                "catalog: things\nrevision: 1\ntitle: T\nsource: {{kind: http, base_url: 'https://a.example'}}\n\
+                 entities:\n  Thing: {{key: [id], fields: {{id: string}}}}\noperations:\n  get: {{kind: get, \
+                 entity: Thing{more}, http: {{send: 'GET /t/{{key.id}}', row: $}}}}\n"
+            );
+            catalog::read(&text, Path::new("things.yaml")).unwrap()
+        };
+        let nothing = Served::clone(&shelf.now());
+        let serve = |more| shelf.serve(Served { catalogs: one(text(more)), ..nothing.clone() });
+        assert_eq!(may(), (false, false));
+        serve("");
+        assert_eq!(may(), (true, true), "one that changed goes on");
+        serve(", enabled: false");
+        assert_eq!(may(), (false, true));
+        let awaited = BTreeMap::from([("things".to_owned(), text(""))]);
+        shelf.serve(Served { awaited, ..nothing.clone() });
+        assert_eq!(may(), (true, true));
+        shelf.serve(nothing);
+        assert_eq!(may(), (false, false));
+    }
+
+    #[tokio::test]
+    async fn an_open_session_goes_where_its_catalog_leads_by_now() {
+        let logical = logical(one(loaded()));
+        let owner = Owner::of(&super::super::drafts::caller(), false);
+        let seeds = [Seed { api: "gh".to_owned(), entity: "Repo".to_owned() }];
+        let ask = Open { intent: "look", seeds: &seeds, given: None, fresh: false };
+        let opened = logical.open(&owner, ask).await.unwrap();
+        let mut elsewhere = (*loaded().catalog).clone();
+        if let Source::Mcp { upstream, .. } = &mut elsewhere.source {
+            *upstream = Some("other".to_owned());
+        }
+        let elsewhere = Arc::new(elsewhere);
+        logical.serve(one(Loaded { catalog: elsewhere.clone(), ..loaded() }));
+        let held = logical.load(&owner, &opened.held.handle.to_string()).await.unwrap();
+        assert_eq!(held.catalogs.get("gh").unwrap().catalog, elsewhere);
     }
 }
