@@ -399,7 +399,7 @@ pub struct Profile {
     /// Which catalogs the execute surface has there, by their ids.
     pub catalogs: Globs,
     /// Whether a logical session is for all of its tenant, and not for whoever opened it alone. Refused where a catalog logs in
-    /// as each caller.
+    /// as each caller, or its upstream has `forward_headers`.
     pub shared_sessions: bool,
     /// New names of tools, by upstream and by the name the upstream gives them; they go before an upstream's `rename`.
     #[schemars(extend("x-key" = "upstream-id"), schema_with = "profile_renames_schema")]

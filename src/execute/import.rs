@@ -15,6 +15,7 @@ mod sheet;
 mod things;
 
 pub use mcp::{Server, of_tools};
+pub use named::api as catalog_id;
 pub use openapi::{Api, LARGEST, OpenApiError, of_openapi};
 use sheet::Sheet;
 

@@ -116,8 +116,7 @@ pub(super) fn wanted<'a>(config: &'a Config, base: &Served) -> Vec<&'a str> {
     let of = |id: &str| config.enabled_upstreams().find(|(name, _)| *name == id).map(|(_, one)| one);
     wanted.retain(|id| {
         let Some(upstream) = of(id) else { return false };
-        let personal =
-            matches!(upstream.auth.kind, CredentialKind::Oauth | CredentialKind::TokenExchange);
+        let personal = knows_callers(upstream);
         if personal {
             tracing::info!(
                 upstream = id,
@@ -129,8 +128,13 @@ pub(super) fn wanted<'a>(config: &'a Config, base: &Served) -> Vec<&'a str> {
     wanted
 }
 
+/// Whether it knows each caller by a login of their own.
+pub(super) fn knows_callers(upstream: &config::Upstream) -> bool {
+    matches!(upstream.auth.kind, CredentialKind::Oauth | CredentialKind::TokenExchange)
+}
+
 /// Whether that source is the upstream.
-fn is_of(source: &Source, id: &str, upstream: &config::Upstream) -> bool {
+pub(super) fn is_of(source: &Source, id: &str, upstream: &config::Upstream) -> bool {
     let Source::Mcp { url, upstream: named, .. } = source else { return false };
     let same = |url: &String| upstream.url.as_deref().map(catalogs::bare) == Some(catalogs::bare(url));
     named.as_deref() == Some(id) || url.as_ref().is_some_and(same)

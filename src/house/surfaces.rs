@@ -1,10 +1,12 @@
 //! The execute surface of each profile that has one, what a profile may not ask of it, and the tools of catalogs in those that
 //! have tools alone.
 
-use super::catalogs::{Stands, bare};
+use super::catalogs::Stands;
+use super::drafts::{is_of, knows_callers};
 use super::{Programs, StartError};
-use crate::config::{self, Config, CredentialKind};
+use crate::config::{self, Config};
 use crate::execute::catalog::{Catalogs, EffectClass, Loaded, Source};
+use crate::execute::import::catalog_id;
 use crate::execute::logical::Logical;
 use crate::execute::plain::{self, Plain};
 use crate::execute::sources::Sources;
@@ -128,21 +130,27 @@ impl Published {
     }
 }
 
-/// Errors: a profile whose sessions are the tenant's and that has a catalog whose source knows each caller by a login of
-/// their own: what one was shown would be another's to go on with.
+/// Errors: a profile whose sessions are the tenant's and that has a catalog, or is to have a draft, whose source knows
+/// each caller by a login or a header of their own: what one was shown would be another's to go on with.
 pub(super) fn check(config: &Config, catalogs: &Catalogs) -> Result<(), StartError> {
-    for (name, profile, _) in config.served_profiles() {
+    for (name, profile, upstreams) in config.served_profiles() {
         if !profile.surface.executes() || !profile.shared_sessions {
             continue;
         }
         let admitted = catalogs.iter().filter(|(api, _)| profile.catalogs.admits(api));
-        let personal = admitted.map(|(_, loaded)| &*loaded.catalog);
-        if let Some(catalog) = personal.into_iter().find(|catalog| is_personal(&catalog.source, config)) {
+        let mut personal = admitted.filter(|(_, loaded)| is_personal(&loaded.catalog.source, config));
+        let mut drafted = config.enabled_upstreams().filter(|(id, one)| {
+            let here =
+                config.catalogs.drafts && upstreams.contains(id) && profile.catalogs.admits(&catalog_id(id));
+            let written = || catalogs.iter().any(|(_, loaded)| is_of(&loaded.catalog.source, id, one));
+            here && !one.forward_headers.is_empty() && !knows_callers(one) && !written()
+        });
+        let found = personal.next().map(|(id, _)| id.to_owned());
+        if let Some(id) = found.or_else(|| drafted.next().map(|(id, _)| catalog_id(id))) {
             return Err(StartError::Setting {
                 key: format!("profiles.{name}.shared_sessions"),
                 why: format!(
-                    "cannot be where {} is, which logs in as each caller; leave it out, or keep that one away by catalogs.deny",
-                    catalog.id
+                    "cannot be where {id} is, which logs in as each caller or is sent headers of theirs; leave it out, or keep that one away by catalogs.deny"
                 ),
             });
         }
@@ -152,13 +160,11 @@ pub(super) fn check(config: &Config, catalogs: &Catalogs) -> Result<(), StartErr
 
 /// Whether what a source gives depends on who asks.
 fn is_personal(source: &Source, config: &Config) -> bool {
-    let Source::Mcp { upstream, url, .. } = source else { return source.auth().is_per_user() };
-    let is_it = |(id, one): &(&str, &config::Upstream)| {
-        let same = |url: &String| one.url.as_deref().map(bare) == Some(bare(url));
-        upstream.as_deref() == Some(*id) || url.as_ref().is_some_and(same)
-    };
-    let of = config.enabled_upstreams().find(is_it).map(|(_, one)| one.auth.kind);
-    matches!(of, Some(CredentialKind::Oauth | CredentialKind::TokenExchange))
+    if !matches!(source, Source::Mcp { .. }) {
+        return source.auth().is_per_user();
+    }
+    let mut of = config.enabled_upstreams().filter(|(id, one)| is_of(source, id, one));
+    of.any(|(_, one)| knows_callers(one) || !one.forward_headers.is_empty())
 }
 
 #[cfg(test)]
@@ -271,5 +277,26 @@ mod tests {
         logical.serve(one(Loaded { catalog: elsewhere.clone(), ..loaded() }));
         let held = logical.load(&owner, &opened.held.handle.to_string()).await.unwrap();
         assert_eq!(held.catalogs.get("gh").unwrap().catalog, elsewhere);
+    }
+
+    #[test]
+    fn shared_sessions_are_refused_where_each_caller_s_headers_go_upstream() {
+        let refused = |headers: &[&str], deny: &[&str], catalogs: &Catalogs| {
+            let config: Config = serde_json::from_value(json!({
+                "upstreams": {"github": {"url": "https://gh.example/mcp", "forward_headers": headers}},
+                "profiles": {"default": {
+                    "surface": "execute", "shared_sessions": true, "catalogs": {"deny": deny},
+                }},
+            }))
+            .unwrap();
+            check(&config, catalogs).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        let (written, none) = (one(loaded()), Catalogs::default());
+        assert_eq!(refused(&[], &[], &written), "");
+        assert!(refused(&["x-user-key"], &[], &written).contains("cannot be where gh is"));
+        assert_eq!(refused(&["x-user-key"], &["gh"], &written), "");
+        assert!(refused(&["x-user-key"], &[], &none).contains("cannot be where github is"));
+        assert_eq!(refused(&["x-user-key"], &["github"], &none), "");
+        assert_eq!(refused(&[], &[], &none), "");
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn singular(name: &str) -> String {
 }
 
 /// The id of a catalog.
-pub(super) fn api(wire: &str) -> String {
+pub fn api(wire: &str) -> String {
     let name: String = wire
         .to_ascii_lowercase()
         .chars()
