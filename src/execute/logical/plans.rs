@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use aws_lc_rs::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -23,8 +24,11 @@ use crate::{
     store::{Check, Commit, Key, Sure, Write},
 };
 
-/// The field of a plan's or a page's record.
+/// The field of a plan's record, and of what the pages of a plan share.
 const PLAN: &str = "p";
+/// The fields of a page's record: where it goes on, and by which name the plan is kept.
+const FROM: &str = "c";
+const OF: &str = "o";
 
 /// What makes a plan again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,25 +101,49 @@ impl Remembered {
 impl Logical {
     /// Keeps a plan to be run later (15 minutes).
     pub async fn remember(&self, held: &Held, plan: &Remembered) -> Result<RunRef, LogicalError> {
-        self.kept(held, RefKind::Plan, plan).await
-    }
-
-    /// Keeps where a read goes on (an hour). It never changes.
-    pub async fn page(&self, held: &Held, plan: &Remembered, from: Cursor) -> Result<RunRef, LogicalError> {
-        self.kept(held, RefKind::Page, &Remembered { from: Some(from), ..plan.clone() }).await
-    }
-
-    async fn kept(&self, held: &Held, kind: RefKind, plan: &Remembered) -> Result<RunRef, LogicalError> {
-        let life = match kind {
-            RefKind::Plan => self.settings.plan,
-            RefKind::Page => self.settings.page,
-        };
-        let run_ref = RunRef::random(kind, &held.handle);
+        let run_ref = RunRef::random(RefKind::Plan, &held.handle);
         let key = place(held, &run_ref);
         let checks = vec![(held.key(RECORD), Check::Present), (key.clone(), Check::Absent)];
-        let writes = vec![(key.clone(), Write::set(PLAN, json(plan))), (key, Write::Live(life))];
+        let writes =
+            vec![(key.clone(), Write::set(PLAN, json(plan))), (key, Write::Live(self.settings.plan))];
+        self.kept(checks, writes).await?;
+        Ok(run_ref)
+    }
+
+    /// Keeps where the reads of a plan go on (an hour), each by a reference of its own. They never change. The plan is kept
+    /// once for all of them, named by what it says: a program may have many roots, and each page has pages again.
+    pub async fn pages(
+        &self,
+        held: &Held,
+        plan: &Remembered,
+        from: &[Cursor],
+    ) -> Result<Vec<RunRef>, LogicalError> {
+        if from.is_empty() {
+            return Ok(Vec::new());
+        }
+        let life = self.settings.page;
+        let plan = json(&Remembered { from: None, ..plan.clone() });
+        let name: String = digest(&SHA256, &plan).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let key = shared(held, &name);
+        let mut checks = vec![(held.key(RECORD), Check::Present)];
+        let mut writes = vec![(key.clone(), Write::set(PLAN, plan)), (key, Write::Live(life))];
+        let mut pages = Vec::new();
+        for from in from {
+            let page = RunRef::random(RefKind::Page, &held.handle);
+            let key = place(held, &page);
+            checks.push((key.clone(), Check::Absent));
+            writes.push((key.clone(), Write::set(FROM, json(from))));
+            writes.push((key.clone(), Write::set(OF, name.clone())));
+            writes.push((key, Write::Live(life)));
+            pages.push(page);
+        }
+        self.kept(checks, writes).await?;
+        Ok(pages)
+    }
+
+    async fn kept(&self, checks: Vec<(Key, Check)>, writes: Vec<(Key, Write)>) -> Result<(), LogicalError> {
         match self.store.commit(checks, writes, Sure::Master).await? {
-            Commit::Done(_) => Ok(run_ref),
+            Commit::Done(_) => Ok(()),
             Commit::Failed { .. } => Err(LogicalError::Expired),
         }
     }
@@ -128,8 +156,16 @@ impl Logical {
         run_ref: &str,
     ) -> Result<(RunRef, Remembered), LogicalError> {
         let run_ref = RunRef::parse(run_ref, &held.handle).ok_or(LogicalError::UnknownRef)?;
-        let record = self.store.get(place(held, &run_ref)).await?.ok_or(LogicalError::RefExpired)?;
+        let mut record = self.store.get(place(held, &run_ref)).await?.ok_or(LogicalError::RefExpired)?;
+        let mut from = None;
+        if let Some(name) = record.field(OF).and_then(|name| std::str::from_utf8(name).ok()) {
+            from = record.field(FROM).and_then(|from| serde_json::from_slice::<Cursor>(from).ok());
+            let plan = self.store.get(shared(held, name)).await?;
+            record = plan.filter(|_| from.is_some()).ok_or(LogicalError::RefExpired)?;
+        }
         let plan = record.field(PLAN).and_then(|plan| serde_json::from_slice::<Remembered>(plan).ok());
+        // A page that an earlier release kept has it in its plan.
+        let plan = plan.map(|plan| Remembered { from: from.or(plan.from), ..plan });
         match plan {
             Some(plan) if plan.who == owner.who => Ok((run_ref, plan)),
             Some(_) => Err(LogicalError::UnknownRef),
@@ -171,4 +207,9 @@ fn place(held: &Held, run_ref: &RunRef) -> Key {
         RefKind::Page => "page",
     };
     held.key(&format!("{kind}:{}", run_ref.name()))
+}
+
+/// Where the plan lies that pages share.
+fn shared(held: &Held, name: &str) -> Key {
+    held.key(&format!("paged:{name}"))
 }

@@ -40,9 +40,11 @@ impl Inner {
         let (mut facts, mut steps, mut paging, mut links) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (mut omitted, mut run_id) = (0, None);
         let until = Instant::now() + STORING;
-        for root in roots {
+        let mut pages =
+            self.kept(run, roots.iter().map(|root| root.next.as_ref()).chain([rest.as_ref()])).await;
+        let rest = pages.pop().flatten();
+        for (root, next) in roots.into_iter().zip(pages) {
             let stored = self.stored(run, &root, until).await;
-            let next = self.kept(run, root.next.clone()).await;
             let told = root_told(run, name, &root, stored, next, &mut room);
             text += &told.text;
             omitted += told.omitted;
@@ -56,7 +58,6 @@ impl Inner {
         for report in &writes {
             text += &written(report);
         }
-        let rest = self.kept(run, rest).await;
         if let Some(rest) = &rest {
             text += &format!("Not finished in time; go on with plasm_run, run_ref {rest}\n");
         }
@@ -102,11 +103,18 @@ impl Inner {
         stored.inspect_err(|why| tracing::warn!(why = %why.message, "the result of a run is not stored"))
     }
 
-    /// A reference to where a read goes on. Where none can be kept, the answer is given without.
-    async fn kept(&self, run: &Run, from: Option<Cursor>) -> Option<String> {
-        let page = self.logical.page(&run.held, &run.remembered, from?).await;
-        let page = page.inspect_err(|why| tracing::warn!(%why, "a place to go on from is not kept"));
-        page.ok().map(|page| page.to_string())
+    /// References to where reads go on, for those that do. Where none can be kept, the answer is given without.
+    async fn kept<'a>(
+        &self,
+        run: &Run,
+        from: impl Iterator<Item = Option<&'a Cursor>>,
+    ) -> Vec<Option<String>> {
+        let from: Vec<_> = from.collect();
+        let on: Vec<Cursor> = from.iter().copied().flatten().cloned().collect();
+        let pages = self.logical.pages(&run.held, &run.remembered, &on).await;
+        let pages = pages.inspect_err(|why| tracing::warn!(%why, "places to go on from are not kept"));
+        let mut pages = pages.unwrap_or_default().into_iter();
+        from.iter().map(|from| from.and_then(|_| pages.next()).map(|page| page.to_string())).collect()
     }
 }
 

@@ -69,9 +69,14 @@ fn settings() -> Settings {
 }
 
 fn served(settings: Settings, objects: Option<Objects>) -> (Surface, Arc<World>) {
+    within(64 << 20, settings, objects)
+}
+
+/// With a store of that many bytes.
+fn within(cap: usize, settings: Settings, objects: Option<Objects>) -> (Surface, Arc<World>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/language/catalogs");
     let catalogs = Arc::new(load_folder(&folder).unwrap());
-    let store: Arc<dyn Store> = Arc::new(Memory::new(64 << 20));
+    let store: Arc<dyn Store> = Arc::new(Memory::new(cap));
     let artifacts = Artifacts::new(Arc::clone(&store), objects);
     let logical = Logical::new(PodId::random(), store, catalogs, logical::Settings::default());
     let world = Arc::new(World::default());
@@ -303,5 +308,28 @@ async fn progress_is_told_before_the_end_where_it_was_asked_for() {
         let Event::Note(note) = note else { panic!("only progress comes before the end") };
         let params: Json = serde_json::from_slice(&note.params.to_bytes()).unwrap();
         assert_eq!((&note.method, &params["progressToken"]), (&Method::Progress, &json!(7)));
+    }
+}
+
+#[tokio::test]
+async fn the_roots_of_a_run_share_one_copy_of_its_program_in_the_store() {
+    let (surface, _) = within(1 << 20, settings(), None);
+    let who = somebody("a");
+    let handle = session(&surface, &who).await;
+    let roots = ["Project(\"p1\").issues | limit(1)[id]"; 64].join(", ");
+    let program = format!("# {}\n{roots}", "x".repeat((64 << 10) - roots.len() - 3));
+    let of = |more: &str, value: &str| json!({"logical_session_ref": handle, more: value});
+    let ran = asked(&surface, &who, tools::RUN, of("program", &program)).await;
+    let roots = ran["structuredContent"]["roots"].as_array().unwrap_or_else(|| panic!("{ran}"));
+    assert_eq!(roots.len(), 64);
+    // A page's pages are of the same program.
+    for at in [0, 63] {
+        let mut next = roots[at]["next_run_ref"].clone();
+        for id in ["i2", "i3"] {
+            let page = asked(&surface, &who, tools::RUN, of("run_ref", next.as_str().unwrap())).await;
+            let root = &page["structuredContent"]["roots"][0];
+            assert_eq!(root["values"], json!([[id]]), "{page}");
+            next = root["next_run_ref"].clone();
+        }
     }
 }
