@@ -88,8 +88,14 @@ pub struct Rows {
     pub coverage: Covered,
     /// The result is text: one row of one column.
     pub text: bool,
-    /// The operations that brought it, each as `<api>.<operation>`: who may not call one may not read it either.
-    pub operations: BTreeSet<String>,
+}
+
+/// A stored result, of which nothing is given out yet.
+pub struct Found<'a> {
+    objects: Option<&'a Objects>,
+    n: u64,
+    head: Head,
+    here: Option<Bytes>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -197,7 +203,7 @@ impl Artifacts {
         Err(ArtifactError::Busy)
     }
 
-    /// Rows of a result of that session. `held` was loaded for `owner`, and the artifact must be theirs too.
+    /// Rows of a result of that session, for whom nothing else is to be looked at.
     pub async fn read(
         &self,
         held: &Held,
@@ -205,6 +211,12 @@ impl Artifacts {
         which: &Which,
         wanted: &Wanted,
     ) -> Result<Rows, ArtifactError> {
+        self.find(held, owner, which).await?.rows(wanted).await
+    }
+
+    /// A result of that session. `held` was loaded for `owner`, and the artifact must be theirs too. Whether they may still
+    /// read it is to be looked at before its rows are asked for, which say of a wrong column what the right ones are.
+    pub async fn find(&self, held: &Held, owner: &Owner, which: &Which) -> Result<Found<'_>, ArtifactError> {
         let n = match which {
             Which::Number(n) => *n,
             Which::Run(run) => {
@@ -217,65 +229,7 @@ impl Artifacts {
         if head.owner != owner.owns {
             return Err(ArtifactError::Unknown);
         }
-        let picked = picked(&head.columns, wanted.columns.as_deref())?;
-        let total = head.blocks.last().map_or(0, |block| block.to);
-        let offset = wanted.offset.min(total);
-        let end = total.min(offset.saturating_add(wanted.limit.unwrap_or(MOST_ROWS).min(MOST_ROWS)));
-        let mut rows = Vec::new();
-        let mut bytes = 0;
-        let first = head.blocks.partition_point(|block| block.to <= offset);
-        'blocks: for at in first..head.blocks.len() {
-            let (row, range) = blocks::place(&head.blocks, at);
-            if row >= end {
-                break;
-            }
-            let text = self.bytes(&head, record.field(ROWS), range).await?;
-            for (row, mut cells) in (row..).zip(blocks::unpack(&head.blocks[at], &text)?) {
-                if row < offset {
-                    continue;
-                }
-                if row >= end {
-                    break 'blocks;
-                }
-                let cells: Vec<Json> =
-                    picked.iter().map(|at| cells.get_mut(*at).map_or(Json::Null, Json::take)).collect();
-                bytes += json(&cells).len();
-                if bytes > PAGE_BYTES && !rows.is_empty() {
-                    break 'blocks;
-                }
-                rows.push(cells);
-            }
-        }
-        let next = offset + rows.len() as u64;
-        let columns = picked.iter().map(|at| head.columns[*at].clone()).collect();
-        Ok(Rows {
-            number: n,
-            run_id: head.run,
-            label: head.label,
-            columns,
-            rows,
-            offset,
-            total,
-            next_offset: (next < total).then_some(next),
-            coverage: head.coverage,
-            text: head.text,
-            operations: head.operations,
-        })
-    }
-
-    async fn bytes(
-        &self,
-        head: &Head,
-        here: Option<&Bytes>,
-        range: std::ops::Range<u64>,
-    ) -> Result<Bytes, ArtifactError> {
-        match (&head.object, here) {
-            (Some(name), _) => self.objects.as_ref().ok_or(ArtifactError::NoObjects)?.get(name, range).await,
-            (None, Some(here)) if range.end <= here.len() as u64 => {
-                Ok(here.slice(range.start as usize..range.end as usize))
-            }
-            (None, _) => Err(ArtifactError::Damaged),
-        }
+        Ok(Found { objects: self.objects.as_ref(), n, head, here: record.field(ROWS).cloned() })
     }
 
     pub fn has_objects(&self) -> bool {
@@ -296,6 +250,70 @@ impl Artifacts {
         match &self.objects {
             Some(objects) => objects.sweep(&*self.store, turn).await,
             None => Ok(None),
+        }
+    }
+}
+
+impl Found<'_> {
+    /// The operations that brought it, each as `<api>.<operation>`: who may not call one may not read it either.
+    pub fn operations(&self) -> &BTreeSet<String> {
+        &self.head.operations
+    }
+
+    pub async fn rows(&self, wanted: &Wanted) -> Result<Rows, ArtifactError> {
+        let head = &self.head;
+        let picked = picked(&head.columns, wanted.columns.as_deref())?;
+        let total = head.blocks.last().map_or(0, |block| block.to);
+        let offset = wanted.offset.min(total);
+        let end = total.min(offset.saturating_add(wanted.limit.unwrap_or(MOST_ROWS).min(MOST_ROWS)));
+        let mut rows = Vec::new();
+        let mut bytes = 0;
+        let first = head.blocks.partition_point(|block| block.to <= offset);
+        'blocks: for at in first..head.blocks.len() {
+            let (row, range) = blocks::place(&head.blocks, at);
+            if row >= end {
+                break;
+            }
+            let text = self.bytes(range).await?;
+            for (row, mut cells) in (row..).zip(blocks::unpack(&head.blocks[at], &text)?) {
+                if row < offset {
+                    continue;
+                }
+                if row >= end {
+                    break 'blocks;
+                }
+                let cells: Vec<Json> =
+                    picked.iter().map(|at| cells.get_mut(*at).map_or(Json::Null, Json::take)).collect();
+                bytes += json(&cells).len();
+                if bytes > PAGE_BYTES && !rows.is_empty() {
+                    break 'blocks;
+                }
+                rows.push(cells);
+            }
+        }
+        let next = offset + rows.len() as u64;
+        let columns = picked.iter().map(|at| head.columns[*at].clone()).collect();
+        Ok(Rows {
+            number: self.n,
+            run_id: head.run.clone(),
+            label: head.label.clone(),
+            columns,
+            rows,
+            offset,
+            total,
+            next_offset: (next < total).then_some(next),
+            coverage: head.coverage,
+            text: head.text,
+        })
+    }
+
+    async fn bytes(&self, range: std::ops::Range<u64>) -> Result<Bytes, ArtifactError> {
+        match (&self.head.object, &self.here) {
+            (Some(name), _) => self.objects.ok_or(ArtifactError::NoObjects)?.get(name, range).await,
+            (None, Some(here)) if range.end <= here.len() as u64 => {
+                Ok(here.slice(range.start as usize..range.end as usize))
+            }
+            (None, _) => Err(ArtifactError::Damaged),
         }
     }
 }

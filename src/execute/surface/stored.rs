@@ -53,8 +53,9 @@ impl Inner {
             offset: ask.offset,
             limit: Some(ask.limit.unwrap_or(ROWS).min(MOST_ROWS)),
         };
-        let mut rows = self.artifacts.read(&held, &owner, &which, &wanted).await?;
-        self.may_read(caller, &rows)?;
+        let found = self.artifacts.find(&held, &owner, &which).await?;
+        self.may_call(caller, found.operations())?;
+        let mut rows = found.rows(&wanted).await?;
         let text = shown(&mut rows, plain);
         let uri = Uri { session: held.handle.clone(), which: Which::Number(rows.number) };
         let structured = json!({
@@ -69,11 +70,6 @@ impl Inner {
             "coverage": rows.coverage,
         });
         Ok(answer::said(&text, structured, None))
-    }
-
-    /// Whether the caller may, by now, call every operation that a stored result is of.
-    pub(super) fn may_read(&self, caller: &Caller, rows: &Rows) -> Result<(), Fault> {
-        self.may_call(caller, &rows.operations)
     }
 }
 

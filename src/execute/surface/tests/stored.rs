@@ -53,6 +53,20 @@ async fn what_does_not_fit_is_stored_whole_and_read_by_both_names_and_both_ways(
 }
 
 #[tokio::test]
+async fn a_resource_of_many_pages_is_one_object() {
+    let (surface, world) = surface(Globs::default());
+    let who = somebody("a");
+    *world.title.lock().unwrap() = Some("x".repeat(60_000));
+    let (_, ran) = ran(&surface, &who, LIST).await;
+    let uri = ran["structuredContent"]["roots"][0]["artifact_uri"].as_str().unwrap();
+    let read = read(&surface, &who, uri).await.unwrap();
+    let text = read["contents"][0]["text"].as_str().unwrap();
+    assert!(text.len() > 35 * 60_000);
+    let whole: Json = serde_json::from_str(text).unwrap();
+    assert_eq!(whole["rows"].as_array().unwrap().len(), 35);
+}
+
+#[tokio::test]
 async fn a_cell_that_is_long_is_read_in_the_artifact_and_chosen_columns_come_in_their_order() {
     let (surface, _) = surface(Globs::default());
     let who = somebody("a");
@@ -211,6 +225,8 @@ async fn what_a_caller_may_no_longer_call_is_neither_run_nor_paged_nor_read() {
         (tools::RUN, json!({"run_ref": root["next_run_ref"]})),
         (tools::READ, json!({"artifact_uri": root["artifact_uri"]})),
         (tools::PAGE, json!({"run_id": root["run_id"]})),
+        // Nor is it told which columns there are.
+        (tools::READ, json!({"artifact_uri": root["artifact_uri"], "columns": ["no such"]})),
     ] {
         let refused = asked(&surface, &who, tool, of(ask)).await;
         let error = &refused["structuredContent"]["error"];
