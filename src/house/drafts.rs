@@ -21,7 +21,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
-/// The first pause after tools that could not be listed, and the longest. An upstream that comes back says so by itself.
+/// The first pause after tools that could not be listed, and the longest. An upstream that comes back says so by itself. So
+/// long it also waits until tools that are said to be others are listed: longer each time that they were, up to the longest,
+/// and the first again once nothing was said for the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How often tools are listed that nobody says are others: so the list that callers are judged by stays known.
@@ -174,13 +176,15 @@ impl Inner {
         self.shelf.serve(Served { catalogs, drafted, awaited, sources: base.sources.clone() });
     }
 
-    /// Serves another draft of an upstream, unless nothing changed, or another follower has taken over.
-    fn drafted(&self, upstream: &str, number: u64, draft: Option<Loaded>) {
+    /// Serves another draft of an upstream, unless nothing changed, or another follower has taken over. Whether it is another.
+    fn drafted(&self, upstream: &str, number: u64, draft: Option<Loaded>) -> bool {
         let mut now = self.now();
-        let Some(one) = now.followed.get_mut(upstream).filter(|one| one.number == number) else { return };
+        let Some(one) = now.followed.get_mut(upstream).filter(|one| one.number == number) else {
+            return false;
+        };
         let digest = |draft: &Option<Loaded>| draft.as_ref().map(|one| one.digest.clone());
         if digest(&one.draft) == digest(&draft) {
-            return;
+            return false;
         }
         match &draft {
             Some(draft) => tracing::info!(
@@ -195,6 +199,7 @@ impl Inner {
         }
         one.last = std::mem::replace(&mut one.draft, draft).or(one.last.take());
         self.publish(&now);
+        true
     }
 }
 
@@ -214,8 +219,9 @@ pub(super) fn caller() -> Arc<Caller> {
 async fn follow(inner: Arc<Inner>, upstream: String, number: u64, backend: Arc<dyn Backend>) {
     let caller = caller();
     let mut told = listen(&backend, &caller).await;
-    let mut pause = FIRST_PAUSE;
+    let (mut pause, mut calm) = (FIRST_PAUSE, FIRST_PAUSE);
     loop {
+        let mut other = false;
         // What was told up to now is in what is listed next.
         while let Some(Some(_)) = told.next().now_or_never() {}
         let next = match draft(&backend, &caller, &upstream).await {
@@ -224,7 +230,7 @@ async fn follow(inner: Arc<Inner>, upstream: String, number: u64, backend: Arc<d
                 for guarded in inner.shelf.doors().of(&upstream) {
                     let _ = guarded.list(caller.clone(), Kind::Tool, Age::Known).await;
                 }
-                inner.drafted(&upstream, number, draft);
+                other = inner.drafted(&upstream, number, draft);
                 pause = FIRST_PAUSE;
                 AGAIN
             }
@@ -236,14 +242,22 @@ async fn follow(inner: Arc<Inner>, upstream: String, number: u64, backend: Arc<d
                 now
             }
         };
-        tokio::select! {
-            still = changed(&mut told) => {
-                if !still {
-                    sleep(pause).await;
-                    told = listen(&backend, &caller).await;
-                }
-            }
-            () = sleep(next) => {}
+        let since = Instant::now();
+        let still = tokio::select! {
+            still = changed(&mut told) => Some(still),
+            () = sleep(next) => None,
+        };
+        if since.elapsed() >= LONGEST_PAUSE {
+            calm = FIRST_PAUSE;
+        }
+        let Some(still) = still else { continue };
+        // Otherwise an upstream could have it draft and publish without an end.
+        sleep(if still { calm } else { calm.max(pause) }).await;
+        if other {
+            calm = (calm * 2).min(LONGEST_PAUSE);
+        }
+        if !still {
+            told = listen(&backend, &caller).await;
         }
     }
 }
@@ -316,7 +330,7 @@ fn title(info: &Value) -> Option<String> {
 mod tests {
     use super::*;
     use crate::execute::logical;
-    use crate::mcp::scripted::{Health, Scripted};
+    use crate::mcp::scripted::{Health, Scripted, listing};
     use crate::store::{Memory, PodId};
 
     #[tokio::test]
@@ -351,5 +365,30 @@ mod tests {
         assert_eq!(there(), (false, true));
         serve(3, None);
         assert_eq!(there(), (false, false));
+    }
+
+    #[tokio::test]
+    async fn an_upstream_whose_tools_are_others_each_time_is_listed_ever_more_seldom() {
+        let (shelf, store) = (Arc::new(Shelf::new(false)), Arc::new(Memory::new(1 << 20)));
+        let logical = Logical::new(PodId::random(), store, Arc::default(), logical::Settings::default());
+        let drafts = Drafts::new(shelf.clone(), logical);
+        let config: Config = serde_json::from_value(json!({})).unwrap();
+        let (up, mut streams) = Scripted::new("up");
+        let up = Arc::new(up);
+        let wanted = Wanted { made_of: (1, 0, config::Upstream::default()), backend: up.clone() };
+        drafts.serve(&config, Served::clone(&shelf.now()), [("up".to_owned(), wanted)].into());
+        let listener = streams.recv().await.unwrap();
+        let mut digests = std::collections::BTreeSet::new();
+        // Again and again it has other tools, and says so: they are listed at once, after 1 s and after 3 s.
+        for n in 0..80 {
+            let tool = format!("{{\"name\":\"t{n}\",\"inputSchema\":{{\"type\":\"object\"}}}}");
+            up.list_now(Kind::Tool, listing(Kind::Tool, &[&tool]));
+            let note =
+                crate::mcp::Note { method: Method::ToolsChanged, params: Raw::trusted("{}"), at: None };
+            let _ = listener.say.try_send(Event::Note(note));
+            sleep(Duration::from_millis(50)).await;
+            digests.extend(shelf.now().catalogs.get("up").map(|draft| draft.digest.clone()));
+        }
+        assert!((2..=4).contains(&digests.len()), "{}", digests.len());
     }
 }
