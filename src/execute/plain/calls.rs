@@ -14,18 +14,17 @@ use super::{
 use crate::{
     execute::{
         canonical,
-        catalog::{Catalogs, Coverage, EffectClass, Kind, Operation},
+        catalog::{Coverage, EffectClass, Kind, Operation},
         fault::Fault,
         language::Span,
         plan::{self, Bounds, Card, Effect, Node, Op, Plan, Root, Verdict},
         run::{self, Cursor, Finished, RunSettings, Shown},
-        sources::Sources,
         surface::{
             self,
             answer::{self, Answer},
         },
     },
-    mcp::{Call, Caller},
+    mcp::Call,
     sealing::Purpose,
 };
 
@@ -203,7 +202,7 @@ impl Ready {
         let left = call.deadline.saturating_duration_since(Instant::now()).saturating_sub(MARGIN);
         let mut settings = RunSettings::new(surface::random(), left.min(self.inner.settings.run));
         settings.from = self.from.clone();
-        let run = carried_out(
+        let run = run::run(
             Arc::clone(&self.plan),
             Arc::clone(&self.inner.catalogs),
             Arc::clone(&self.inner.sources),
@@ -270,14 +269,4 @@ impl Ready {
         let text = said.to_string();
         Ok(answer::said(&text, said, None))
     }
-}
-
-async fn carried_out(
-    plan: Arc<Plan>,
-    catalogs: Arc<Catalogs>,
-    sources: Arc<dyn Sources>,
-    caller: Arc<Caller>,
-    settings: RunSettings,
-) -> Finished {
-    run::run(plan, catalogs, sources, caller, settings).await
 }
