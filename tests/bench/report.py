@@ -2,7 +2,8 @@
 
     report.py [--json] ROUNDS
 
-A round counts only if the server kept its core at least 95 % busy (another process on that core spoils it). Exits
+A round counts only if the server kept its core at least 95 % busy (another process on that core spoils it), and a ratio only
+if the CPU time of a call is alike in the rounds: some machines run twice as fast from one minute to the next. Exits
 non-zero if an answer was an error or a server has no round that counts.
 """
 
@@ -11,6 +12,8 @@ import statistics
 import sys
 
 BUSY = 0.95
+# The CPU time of a call in the slowest round to that in the fastest.
+ALIKE = 1.15
 COLUMNS = "{:<8} {:<9} {:>9} {:>8} {:>8} {:>10} {:>7} {:>7} {:>7}"
 
 
@@ -21,13 +24,15 @@ def median_of(rounds, key):
 def summary(era, server, rounds):
     counted = [one for one in rounds if one["cpu_seconds"] >= BUSY * one["seconds"]]
     used = counted or rounds
+    costs = [one["cpu_seconds"] / one["calls"] * 1e6 for one in used]
     return {
         "era": era,
         "server": server,
         "calls_per_second": round(median_of([{"v": one["calls"] / one["seconds"]} for one in used], "v")),
         "p50_us": median_of(used, "p50_us"),
         "p99_us": median_of(used, "p99_us"),
-        "cpu_us_per_call": round(median_of([{"v": one["cpu_seconds"] / one["calls"] * 1e6} for one in used], "v"), 2),
+        "cpu_us_per_call": round(statistics.median(costs), 2),
+        "spread": round(max(costs) / min(costs), 2),
         "core_busy": round(median_of(used, "core_busy"), 3),
         "server_share": round(median_of([{"v": one["cpu_seconds"] / one["seconds"]} for one in used], "v"), 3),
         "rounds": len(rounds),
@@ -48,13 +53,19 @@ def main(argv):
         for other in {"plasm": ("nginx", "direct"), "protected": ("plasm",), "run": ("tool",)}.get(server, ()):
             theirs = figures.get((era, other))
             if theirs:
+                spread = max(ours["spread"], theirs["spread"])
+                doubts = [
+                    *([] if ours["counted"] and theirs["counted"] else ["a server did not have its core 95 % busy"]),
+                    *([] if spread <= ALIKE else [f"the CPU time of a call differs by {spread} from round to round"]),
+                ]
                 ratios.append(
                     {
                         "era": era,
                         "of": f"{server}/{other}",
                         "calls": round(ours["calls_per_second"] / theirs["calls_per_second"], 3),
                         "cpu": round(theirs["cpu_us_per_call"] / ours["cpu_us_per_call"], 3),
-                        "counts": bool(ours["counted"] and theirs["counted"]),
+                        "counts": not doubts,
+                        "doubts": doubts,
                     }
                 )
     if "--json" in argv:
@@ -76,7 +87,7 @@ def main(argv):
                 )
             )
         for one in ratios:
-            doubt = "" if one["counts"] else "  (does not count: a server did not have its core 95 % busy)"
+            doubt = "" if one["counts"] else f"  (does not count: {'; '.join(one['doubts'])})"
             print(f"ratio {one['era']} {one['of']}: {one['calls']} by calls a second, {one['cpu']} by CPU{doubt}")
     bad = [one for one in figures.values() if one["errors"] or not one["counted"]]
     for one in bad:
