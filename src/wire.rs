@@ -10,6 +10,7 @@ pub mod id;
 pub mod json;
 pub mod meta;
 pub mod method;
+mod outline;
 pub mod param_headers;
 pub mod params;
 pub mod raw;

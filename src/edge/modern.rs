@@ -11,9 +11,10 @@ use super::writer::Writer;
 use crate::clock;
 use crate::mcp::{Access, Call, Caller, Cancel, Client, Event, Outcome, Reason, Reply};
 use crate::telemetry::metrics;
+use crate::wire::headers::Accepted;
 use crate::wire::params::Params;
 use crate::wire::sse::{self, SseEvent};
-use crate::wire::{Id, Message, Method, Raw, Request, Version, headers, meta};
+use crate::wire::{Id, Message, Method, Raw, Request, Version, meta};
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, OptionFuture};
@@ -42,7 +43,7 @@ pub async fn answer(
         Ok(read) => read,
         Err(fault) => return misformed(&gate, Some(&id), fault),
     };
-    let can_stream = headers::accepts(&map, "text", "event-stream");
+    let can_stream = Accepted::of(&map).stream;
     if method == Method::Listen && !can_stream {
         return misformed(
             &gate,

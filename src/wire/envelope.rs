@@ -3,7 +3,8 @@
 //! Clients' envelopes are strict, for two readers of one message must not see two messages: keys given twice and
 //! case variants of the keys we read are refused. Upstreams' envelopes are read by their first spelling.
 
-use super::json::{self, JsonError, Member, Outline};
+use super::json::{self, JsonError};
+use super::outline::{Outline, Rule};
 use super::params::Params;
 use super::results::ResultView;
 use super::{Id, Method, Raw, Span, code};
@@ -56,14 +57,14 @@ pub enum Body {
 /// The most members of a client's batch: each has an answer of its own, so a short text could ask for a great many.
 const LARGEST_BATCH: usize = 100;
 
-const KEYS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+pub(super) const KEYS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
 /// Reads a client's body strictly. Errors: `-32700` for what is not JSON, `-32600` for what is no message and for a batch
 /// of none or of more than 100.
 pub fn read_body(text: Bytes, depth: u16) -> Result<Body, Refused> {
-    let (span, mut outline) = Outline::check(&text, depth).map_err(|e| refuse(None, e))?;
+    let (span, outline) = Outline::check(&text, depth, Rule::Strict).map_err(|e| refuse(None, e))?;
     if text[span.start as usize] != b'[' {
-        return message(&text, span, Rule::Strict, &mut outline).map(Body::One);
+        return message(&text, span, Rule::Strict, &outline).map(Body::One);
     }
     let members = json::elements(&text, span.start).unwrap_or_default();
     if members.is_empty() {
@@ -72,75 +73,30 @@ pub fn read_body(text: Bytes, depth: u16) -> Result<Body, Refused> {
     if members.len() > LARGEST_BATCH {
         return Err(invalid(None, format!("a batch of more than {LARGEST_BATCH} messages")));
     }
-    let read = |span| message(&text, span, Rule::Strict, &mut Outline::none());
+    let read = |span| message(&text, span, Rule::Strict, &Outline::none());
     Ok(Body::Batch(members.into_iter().map(read).collect()))
 }
 
 /// Reads one message of a client strictly; a batch is refused.
 pub fn read(text: Bytes, depth: u16) -> Result<Message, Refused> {
-    let (span, mut outline) = Outline::check(&text, depth).map_err(|e| refuse(None, e))?;
-    message(&text, span, Rule::Strict, &mut outline)
+    let (span, outline) = Outline::check(&text, depth, Rule::Strict).map_err(|e| refuse(None, e))?;
+    message(&text, span, Rule::Strict, &outline)
 }
 
 /// Reads one message of an upstream. Errors as [`read`]: the upstream answered garbage.
 pub fn read_upstream(text: Bytes, depth: u16) -> Result<Message, Refused> {
-    let (span, mut outline) = Outline::check(&text, depth).map_err(|e| refuse(None, e))?;
-    message(&text, span, Rule::Lax, &mut outline)
+    let (span, outline) = Outline::check(&text, depth, Rule::Lax).map_err(|e| refuse(None, e))?;
+    message(&text, span, Rule::Lax, &outline)
 }
 
-/// Whose text it is, and so how much it is trusted to mean one thing.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Rule {
-    Strict,
-    Lax,
-}
-
-impl Rule {
-    /// The members of the object at `at`, noted in the outline or looked for.
-    pub(super) fn members<'a>(
-        self,
-        text: &'a [u8],
-        at: u32,
-        outline: &mut Outline<'a>,
-    ) -> Result<Vec<Member<'a>>, JsonError> {
-        let members = match outline.take(at) {
-            Some(noted) => noted,
-            None => json::lax_members(text, at)?,
-        };
-        if self == Rule::Strict {
-            json::unique(&members)?;
-        }
-        Ok(members)
-    }
-
-    /// A key that differs by case alone from one we read would be another key to us and the same to a lax reader.
-    pub(super) fn variant<'k>(self, members: &[Member<'_>], keys: &[&'k str]) -> Option<&'k str> {
-        if self == Rule::Lax {
-            return None;
-        }
-        let lengths = keys.iter().fold(0, |lengths, key| lengths | 1u64 << key.len());
-        let mut suspects = members.iter().filter(|m| m.has_length_in(lengths));
-        suspects.find_map(|m| keys.iter().copied().find(|key| m.is_case_variant_of(key)))
-    }
-}
-
-fn message<'a>(
-    text: &'a Bytes,
-    span: Span,
-    rule: Rule,
-    outline: &mut Outline<'a>,
-) -> Result<Message, Refused> {
-    let members = rule.members(text, span.start, outline).map_err(|e| refuse(None, e))?;
-    let mut found: [Option<Span>; KEYS.len()] = Default::default();
-    for (n, m) in members.iter().filter_map(|m| Some((m.among(&KEYS)?, m))) {
-        found[n].get_or_insert_with(|| m.value.clone());
-    }
+fn message(text: &Bytes, span: Span, rule: Rule, outline: &Outline) -> Result<Message, Refused> {
+    let (found, variant) = rule.read(text, span.start, &KEYS, outline).map_err(|e| refuse(None, e))?;
     let [version, id_span, method, params, result, error] = found;
     let id = id_span.as_ref().and_then(|span| Id::read(text, span));
-    if let Some(key) = rule.variant(&members, &KEYS) {
+    if let Some(key) = variant {
         return Err(invalid(id, format!("a key that differs from \"{key}\" by case")));
     }
-    if rule == Rule::Strict && !version.is_some_and(|span| is_two(text, &span)) {
+    if rule == Rule::Strict && !version.is_some_and(|span| json::says(text, &span, "2.0")) {
         return Err(invalid(id, "\"jsonrpc\" must be \"2.0\""));
     }
     let Some(method) = method else {
@@ -166,19 +122,13 @@ fn message<'a>(
     }
 }
 
-/// Whether `"2.0"` stands there, in whatever spelling.
-fn is_two(text: &[u8], span: &Span) -> bool {
-    text[span.start as usize..span.end as usize] == *b"\"2.0\""
-        || json::string(text, span).is_some_and(|version| version == "2.0")
-}
-
-fn response<'a>(
-    text: &'a Bytes,
+fn response(
+    text: &Bytes,
     result: Option<Span>,
     error: Option<Span>,
     id_span: Option<&Span>,
     id: Option<Id>,
-    outline: &mut Outline<'a>,
+    outline: &Outline,
 ) -> Result<Message, Refused> {
     let null = id_span.is_none_or(|span| &text[span.start as usize..span.end as usize] == b"null");
     if id.is_none() && !null {
@@ -186,13 +136,10 @@ fn response<'a>(
     }
     let slice = |span: &Span| text.slice(span.start as usize..span.end as usize);
     let outcome = match (result, error) {
-        (Some(result), None) => match outline.take(result.start) {
-            Some(members) => {
-                let mut inner = |at| outline.take(at).or_else(|| json::lax_members(text, at).ok());
-                Ok(Raw::result(slice(&result), ResultView::read(members, result.start, &mut inner)))
-            }
-            None => Ok(Raw::trusted(slice(&result))),
-        },
+        (Some(result), None) => Ok(match ResultView::noted(text, result.start, outline) {
+            Some(view) => Raw::result(slice(&result), view),
+            None => Raw::trusted(slice(&result)),
+        }),
         (None, Some(error)) => Err(Raw::trusted(slice(&error))),
         (None, None) => return Err(invalid(id, "neither \"method\" nor \"result\" nor \"error\"")),
         (Some(_), Some(_)) => return Err(invalid(id, "both \"result\" and \"error\"")),
@@ -364,6 +311,27 @@ mod tests {
         #[test]
         fn no_bytes_make_the_reader_panic(text: Vec<u8>) {
             let _ = read_body(Bytes::from(text), 128);
+        }
+
+        #[test]
+        fn a_message_reads_the_same_by_its_outline_and_without(
+            text in crate::wire::outline::tests::message(),
+            rule in proptest::prop_oneof![
+                proptest::strategy::Just(Rule::Strict),
+                proptest::strategy::Just(Rule::Lax)
+            ],
+        ) {
+            let text = Bytes::from(text);
+            let (span, outline) = Outline::check(&text, 9, rule).unwrap();
+            // What is noted of a result is the same read now or later.
+            let shown = |read: Result<Message, Refused>| match read {
+                Ok(Message::Response(Response { id, outcome: Ok(result) })) => {
+                    format!("{id:?} {:?} {:?}", result.text(), ResultView::of(&result))
+                }
+                other => format!("{other:?}"),
+            };
+            let noted = shown(message(&text, span.clone(), rule, &outline));
+            proptest::prop_assert_eq!(noted, shown(message(&text, span, rule, &Outline::none())));
         }
     }
 }

@@ -1,8 +1,6 @@
 //! A strict JSON scanner (RFC 8259): checks a text once and tells where its members are. Builds nothing.
 
-mod outline;
-
-pub use outline::Outline;
+mod scan;
 
 use super::Span;
 use std::borrow::Cow;
@@ -66,12 +64,6 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Whether the key may be as long as one of those whose lengths, below 64, are the bits of `lengths`.
-    #[inline]
-    pub fn has_length_in(&self, lengths: u64) -> bool {
-        self.escaped || self.key.len() < 64 && lengths >> self.key.len() & 1 == 1
-    }
-
     /// Whether the key differs from `name` by the case of its letters alone.
     #[inline]
     pub fn is_case_variant_of(&self, name: &str) -> bool {
@@ -123,9 +115,27 @@ pub fn elements(text: &[u8], at: u32) -> Option<Vec<Span>> {
 
 /// The text of the JSON string at `span`, escapes resolved; `None` where the value is no string.
 pub fn string<'a>(text: &'a [u8], span: &Span) -> Option<Cow<'a, str>> {
-    let token = &text[span.start as usize..span.end as usize];
-    let inner = token.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    let inner = between_quotes(text, span)?;
+    let start = span.start as usize + 1;
+    if scan::is_simple(text, start, start + inner.len()) {
+        // SAFETY: ASCII is UTF-8.
+        return Some(Cow::Borrowed(unsafe { std::str::from_utf8_unchecked(inner) }));
+    }
     Some(unescape(inner))
+}
+
+/// Whether the value at `span` is the string `what`, in whatever spelling.
+pub fn says(text: &[u8], span: &Span, what: &str) -> bool {
+    let Some(inner) = between_quotes(text, span) else { return false };
+    // An escape makes it longer.
+    inner == what.as_bytes() || inner.len() > what.len() && inner.contains(&b'\\') && unescape(inner) == what
+}
+
+fn between_quotes<'a>(text: &'a [u8], span: &Span) -> Option<&'a [u8]> {
+    match &text[span.start as usize..span.end as usize] {
+        [b'"', inner @ .., b'"'] => Some(inner),
+        _ => None,
+    }
 }
 
 /// `text` as a JSON string token, quotes included.
@@ -238,7 +248,7 @@ fn skip_string(text: &[u8], at: usize) -> Option<usize> {
     }
     let mut i = at + 1;
     loop {
-        i += plain(text, i);
+        i = scan::plain(text, i);
         match text.get(i)? {
             b'"' => return Some(i + 1),
             b'\\' => i += 2,
@@ -247,64 +257,60 @@ fn skip_string(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// How many bytes from `at` on are plain within a string: no quote, no backslash, no control character. Eight bytes are
-/// looked at together: a byte is one of those three where subtracting borrows from its high bit.
 #[inline]
-fn plain(text: &[u8], at: usize) -> usize {
-    const ONES: u64 = u64::MAX / 255;
-    const HIGHS: u64 = ONES << 7;
-    let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
-    let mut i = at;
-    while let Some(eight) = text.get(i..i + 8) {
-        let word = u64::from_le_bytes(eight.try_into().expect("eight bytes are eight bytes"));
-        let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
-        let found =
-            control | has_zero(word ^ (ONES * u64::from(b'"'))) | has_zero(word ^ (ONES * u64::from(b'\\')));
-        if found != 0 {
-            // The lowest mark is exact: borrows run upwards only.
-            return i - at + found.trailing_zeros() as usize / 8;
-        }
-        i += 8;
-    }
-    let rest = text.get(i..).unwrap_or_default();
-    i - at + rest.iter().position(|&b| b == b'"' || b == b'\\' || b < 0x20).unwrap_or(rest.len())
+fn space(text: &[u8], at: usize) -> usize {
+    next(text, at).1
 }
 
-#[inline]
-fn space(text: &[u8], mut i: usize) -> usize {
+/// The first byte from `at` on that is no space, and where it is. At the text's end it is 0, which begins and ends nothing.
+#[inline(always)]
+pub(super) fn next(text: &[u8], at: usize) -> (u8, usize) {
+    match text.get(at) {
+        Some(&byte) if byte > b' ' => (byte, at),
+        _ => after_space(text, at),
+    }
+}
+
+fn after_space(text: &[u8], at: usize) -> (u8, usize) {
+    let mut i = at;
     while let Some(b' ' | b'\n' | b'\r' | b'\t') = text.get(i) {
         i += 1;
     }
-    i
+    (byte(text, i), i)
+}
+
+#[inline(always)]
+fn byte(text: &[u8], at: usize) -> u8 {
+    text.get(at).copied().unwrap_or(0)
 }
 
 /// The end of the value at `at`.
 #[inline]
-fn value(text: &[u8], at: usize, depth: u16, limit: u16) -> Result<usize, JsonError> {
-    match text.get(at) {
-        Some(b'"') => quoted(text, at),
-        Some(b'-' | b'0'..=b'9') => number(text, at),
+pub(super) fn value(text: &[u8], at: usize, depth: u16, limit: u16) -> Result<usize, JsonError> {
+    match byte(text, at) {
+        b'"' => quoted(text, at),
+        b'-' | b'0'..=b'9' => number(text, at),
         _ => nested(text, at, depth, limit),
     }
 }
 
 /// The end of any value. Iterative, so that no text, however deep, can exhaust the stack.
 fn nested(text: &[u8], at: usize, depth: u16, limit: u16) -> Result<usize, JsonError> {
-    // One bit a level: whether the level is an object. Two words cover the default limit without an allocation.
+    // What opened each level. Enough for the default limit without an allocation.
     let mut levels: smallvec::SmallVec<[u8; 128]> = smallvec::SmallVec::new();
     let mut i = at;
     loop {
         // A value starts at i.
-        match text.get(i) {
-            Some(b'"') => i = quoted(text, i)?,
-            Some(b'{' | b'[') => {
+        match byte(text, i) {
+            b'"' => i = quoted(text, i)?,
+            open @ (b'{' | b'[') => {
                 if levels.len() >= depth as usize {
                     return Err(JsonError::Depth(limit));
                 }
-                let open = text[i];
-                i = space(text, i + 1);
-                if text.get(i) == Some(&(open + 2)) {
-                    i += 1; // '{' + 2 is '}', '[' + 2 is ']': empty
+                let first;
+                (first, i) = next(text, i + 1);
+                if first == closing(open) {
+                    i += 1;
                 } else {
                     levels.push(open);
                     if open == b'{' {
@@ -313,46 +319,51 @@ fn nested(text: &[u8], at: usize, depth: u16, limit: u16) -> Result<usize, JsonE
                     continue;
                 }
             }
-            Some(b't') => i = word(text, i, b"true")?,
-            Some(b'f') => i = word(text, i, b"false")?,
-            Some(b'n') => i = word(text, i, b"null")?,
-            Some(b'-' | b'0'..=b'9') => i = number(text, i)?,
+            b't' => i = word(text, i, b"true")?,
+            b'f' => i = word(text, i, b"false")?,
+            b'n' => i = word(text, i, b"null")?,
+            b'-' | b'0'..=b'9' => i = number(text, i)?,
             _ => return Err(JsonError::Syntax(i)),
         }
         // A value ended before i: close levels, or go on to the next value.
         loop {
             let Some(&open) = levels.last() else { return Ok(i) };
-            i = space(text, i);
-            match text.get(i) {
-                Some(b',') => {
-                    i = space(text, i + 1);
-                    if open == b'{' {
-                        i = key(text, i)?;
-                    }
-                    break;
+            let after;
+            (after, i) = next(text, i);
+            if after == b',' {
+                i = space(text, i + 1);
+                if open == b'{' {
+                    i = key(text, i)?;
                 }
-                Some(&close) if close == open + 2 => {
-                    levels.pop();
-                    i += 1;
-                }
-                _ => return Err(JsonError::Syntax(i)),
+                break;
             }
+            if after != closing(open) {
+                return Err(JsonError::Syntax(i));
+            }
+            levels.pop();
+            i += 1;
         }
     }
+}
+
+/// `}` is two after `{`, and `]` after `[`.
+#[inline(always)]
+fn closing(open: u8) -> u8 {
+    open + 2
 }
 
 #[inline]
 fn key(text: &[u8], at: usize) -> Result<usize, JsonError> {
     let end = quoted(text, at)?;
-    let colon = space(text, end);
-    if text.get(colon) != Some(&b':') {
-        return Err(JsonError::Syntax(colon));
+    let (colon, at) = next(text, end);
+    if colon != b':' {
+        return Err(JsonError::Syntax(at));
     }
-    Ok(space(text, colon + 1))
+    Ok(space(text, at + 1))
 }
 
 /// Nearly every text is plain ASCII, which is quicker to see.
-fn utf8(text: &[u8]) -> Result<(), JsonError> {
+pub(super) fn utf8(text: &[u8]) -> Result<(), JsonError> {
     match text.is_ascii() {
         true => Ok(()),
         false => std::str::from_utf8(text).map(drop).map_err(|e| JsonError::Utf8(e.valid_up_to())),
@@ -367,13 +378,13 @@ fn quoted(text: &[u8], at: usize) -> Result<usize, JsonError> {
 
 /// The end of the string token at `at`, and whether there are escapes in it.
 #[inline]
-fn quoted_and_escaped(text: &[u8], at: usize) -> Result<(usize, bool), JsonError> {
-    if text.get(at) != Some(&b'"') {
+pub(super) fn quoted_and_escaped(text: &[u8], at: usize) -> Result<(usize, bool), JsonError> {
+    if byte(text, at) != b'"' {
         return Err(JsonError::Syntax(at));
     }
-    let end = at + 1 + plain(text, at + 1);
-    match text.get(end) {
-        Some(b'"') => Ok((end + 1, false)),
+    let end = scan::plain(text, at + 1);
+    match byte(text, end) {
+        b'"' => Ok((end + 1, false)),
         _ => escaped(text, end).map(|end| (end, true)),
     }
 }
@@ -393,7 +404,7 @@ fn escaped(text: &[u8], at: usize) -> Result<usize, JsonError> {
             Some(b'u') if hex4(text, i + 2).is_some() => i += 6,
             _ => return Err(JsonError::Syntax(i)),
         }
-        i += plain(text, i);
+        i = scan::plain(text, i);
     }
 }
 

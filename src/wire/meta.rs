@@ -1,7 +1,6 @@
 //! `_meta` of a request or notification, as far as the protocol owns it (2026-07-28 basic, *_meta*).
 
-use super::envelope::Rule;
-use super::json::Outline;
+use super::outline::{Outline, Rule};
 use super::{Span, json};
 use bytes::Bytes;
 
@@ -12,7 +11,8 @@ pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 
-const KEYS: [&str; 6] = ["progressToken", VERSION, CLIENT_INFO, CAPABILITIES, LOG_LEVEL, SUBSCRIPTION_ID];
+pub(super) const KEYS: [&str; 6] =
+    ["progressToken", VERSION, CLIENT_INFO, CAPABILITIES, LOG_LEVEL, SUBSCRIPTION_ID];
 
 /// Where `_meta` and the fields of it stand that we read.
 #[derive(Clone, Debug)]
@@ -29,27 +29,25 @@ pub struct Meta {
 impl Meta {
     /// Reads the `_meta` at `whole`; `None` where it is `null`. Its spans count from `base`. Errors: no object, a key twice,
     /// a case variant.
-    pub(super) fn at<'a>(
-        text: &'a Bytes,
-        whole: Span,
+    pub(super) fn at(
+        text: &[u8],
+        whole: &Span,
         rule: Rule,
         base: u32,
-        outline: &mut Outline<'a>,
+        outline: &Outline,
     ) -> Result<Option<Meta>, String> {
         if &text[whole.start as usize..whole.end as usize] == b"null" {
             return Ok(None);
         }
-        let members = rule.members(text, whole.start, outline).map_err(|e| format!("_meta: {e}"))?;
-        if let Some(key) = rule.variant(&members, &KEYS) {
+        let (found, variant) =
+            rule.read(text, whole.start, &KEYS, outline).map_err(|e| format!("_meta: {e}"))?;
+        if let Some(key) = variant {
             return Err(format!("_meta: a key that differs from \"{key}\" by case"));
         }
         let from_base = |span: &Span| span.start - base..span.end - base;
-        let mut found: [Option<Span>; KEYS.len()] = Default::default();
-        for (n, m) in members.iter().filter_map(|m| Some((m.among(&KEYS)?, m))) {
-            found[n].get_or_insert_with(|| from_base(&m.value));
-        }
-        let [progress_token, version, client_info, capabilities, log_level, subscription_id] = found;
-        let whole = from_base(&whole);
+        let [progress_token, version, client_info, capabilities, log_level, subscription_id] =
+            found.map(|span| span.as_ref().map(from_base));
+        let whole = from_base(whole);
         Ok(Some(Meta {
             whole,
             progress_token,

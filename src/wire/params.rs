@@ -1,9 +1,8 @@
 //! What the gateway reads of `params`: the spans of the few fields that route a message, and nothing else.
 
-use super::envelope::Rule;
-use super::json::{self, Outline};
 use super::meta::Meta;
-use super::{Raw, Span};
+use super::outline::{Outline, Rule};
+use super::{Raw, Span, json};
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
@@ -39,7 +38,7 @@ pub struct Fields {
     pub task_id: Option<Span>,
 }
 
-const KEYS: [&str; 12] = [
+pub(super) const KEYS: [&str; 12] = [
     "name",
     "uri",
     "cursor",
@@ -61,12 +60,8 @@ const FILTER_KEYS: [&str; 4] =
 impl Params {
     /// A message without params. They are written as `{}`, which every method takes for none.
     pub fn none() -> Params {
-        Params::over(Raw::trusted("{}"))
-    }
-
-    fn over(raw: Raw) -> Params {
         Params(Arc::new(Fields {
-            raw,
+            raw: Raw::trusted("{}"),
             name: None,
             uri: None,
             cursor: None,
@@ -86,63 +81,76 @@ impl Params {
     pub fn read(raw: Raw) -> Result<Params, String> {
         let text = raw.to_bytes();
         let all = 0..text.len() as u32;
-        Params::at(&text, &all, Rule::Lax, &mut Outline::none())
+        Params::at(&text, &all, Rule::Lax, &Outline::none())
     }
 
-    pub(super) fn at<'a>(
-        whole: &'a Bytes,
-        span: &Span,
-        rule: Rule,
-        outline: &mut Outline<'a>,
-    ) -> Result<Params, String> {
+    pub(super) fn at(whole: &Bytes, span: &Span, rule: Rule, outline: &Outline) -> Result<Params, String> {
         let base = span.start;
-        let text = whole.slice(base as usize..span.end as usize);
-        let members = rule.members(whole, base, outline).map_err(|e| format!("params: {e}"))?;
-        if let Some(key) = rule.variant(&members, &KEYS) {
+        let (found, variant) = rule.read(whole, base, &KEYS, outline).map_err(|e| format!("params: {e}"))?;
+        if let Some(key) = variant {
             return Err(format!("params: a key that differs from \"{key}\" by case"));
         }
-        let mut params = Params::over(Raw::trusted(text));
-        let p: &mut Fields = &mut params;
-        for m in &members {
-            let Some(at) = m.among(&KEYS) else { continue };
-            let value = m.value.start - base..m.value.end - base;
-            match at {
-                3 => {
-                    if rule == Rule::Strict && whole[m.value.start as usize] == b'{' {
-                        rule.members(whole, m.value.start, outline).map_err(|e| format!("arguments: {e}"))?;
-                    }
-                    first(&mut p.arguments, value);
-                }
-                4 if p.meta.is_none() => p.meta = Meta::at(whole, m.value.clone(), rule, base, outline)?,
-                4 => {}
-                7 => {
-                    one_meaning(whole, &m.value, rule, &REF_KEYS).map_err(|why| format!("ref: {why}"))?;
-                    first(&mut p.reference, value);
-                }
-                8 => {
-                    one_meaning(whole, &m.value, rule, &FILTER_KEYS)
-                        .map_err(|why| format!("notifications: {why}"))?;
-                    first(&mut p.filter, value);
-                }
-                n => first(p.slot(n), value),
+        let [_, _, _, arguments, meta, _, _, reference, filter, ..] = &found;
+        let mut faults = FirstFault(None);
+        let meta = meta.as_ref().and_then(|at| {
+            let meta = Meta::at(whole, at, rule, base, outline);
+            meta.unwrap_or_else(|why| faults.note(at, why))
+        });
+        for (part, what, checked) in [
+            (arguments, "arguments", one_meaning(whole, arguments, rule, &[], outline)),
+            (reference, "ref", one_meaning(whole, reference, rule, &REF_KEYS, outline)),
+            (filter, "notifications", one_meaning(whole, filter, rule, &FILTER_KEYS, outline)),
+        ] {
+            if let (Some(at), Err(why)) = (part, checked) {
+                faults.note::<()>(at, format!("{what}: {why}"));
             }
         }
-        Ok(params)
+        if let FirstFault(Some((_, why))) = faults {
+            return Err(why);
+        }
+        let from_base = |span: Span| span.start - base..span.end - base;
+        let [
+            name,
+            uri,
+            cursor,
+            arguments,
+            _,
+            state,
+            answers,
+            reference,
+            filter,
+            request_id,
+            progress_token,
+            task_id,
+        ] = found.map(|span| span.map(from_base));
+        let raw = Raw::trusted(whole.slice(base as usize..span.end as usize));
+        Ok(Params(Arc::new(Fields {
+            raw,
+            name,
+            uri,
+            cursor,
+            arguments,
+            meta,
+            state,
+            answers,
+            reference,
+            filter,
+            request_id,
+            progress_token,
+            task_id,
+        })))
     }
 }
 
-impl Fields {
-    fn slot(&mut self, key: usize) -> &mut Option<Span> {
-        match key {
-            0 => &mut self.name,
-            1 => &mut self.uri,
-            2 => &mut self.cursor,
-            5 => &mut self.state,
-            6 => &mut self.answers,
-            9 => &mut self.request_id,
-            10 => &mut self.progress_token,
-            _ => &mut self.task_id,
+/// The fault that stands first in the text, in whatever order they were found.
+struct FirstFault(Option<(u32, String)>);
+
+impl FirstFault {
+    fn note<T>(&mut self, at: &Span, why: String) -> Option<T> {
+        if self.0.as_ref().is_none_or(|(first, _)| at.start < *first) {
+            self.0 = Some((at.start, why));
         }
+        None
     }
 }
 
@@ -216,20 +224,21 @@ impl Params {
 }
 
 /// Refuses a client's object in which two readers could read two things.
-fn one_meaning(text: &[u8], span: &Span, rule: Rule, keys: &[&str]) -> Result<(), String> {
-    if rule == Rule::Lax || text[span.start as usize] != b'{' {
+fn one_meaning<const N: usize>(
+    text: &[u8],
+    span: &Option<Span>,
+    rule: Rule,
+    keys: &[&'static str; N],
+    outline: &Outline,
+) -> Result<(), String> {
+    let Some(span) = span.as_ref().filter(|span| rule == Rule::Strict && text[span.start as usize] == b'{')
+    else {
         return Ok(());
-    }
-    let members = rule.members(text, span.start, &mut Outline::none()).map_err(|e| e.to_string())?;
-    match rule.variant(&members, keys) {
-        Some(key) => Err(format!("a key that differs from \"{key}\" by case")),
-        None => Ok(()),
-    }
-}
-
-fn first(slot: &mut Option<Span>, value: Span) {
-    if slot.is_none() {
-        *slot = Some(value);
+    };
+    match rule.read(text, span.start, keys, outline) {
+        Ok((_, None)) => Ok(()),
+        Ok((_, Some(key))) => Err(format!("a key that differs from \"{key}\" by case")),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -278,6 +287,20 @@ mod tests {
             r#"{"arguments":{"ref":{"a":1,"a":2}}}"#,
         ] {
             assert_eq!(read(once), Ok(()), "{once}");
+        }
+    }
+
+    #[test]
+    fn of_several_faults_the_first_in_the_text_is_told() {
+        let twice = r#"{"a":1,"a":2}"#;
+        let parts = ["arguments", "_meta", "ref", "notifications"];
+        for first in parts {
+            let others = parts.iter().filter(|part| **part != first);
+            let members: String = others.map(|part| format!(r#","{part}":{twice}"#)).collect();
+            let text =
+                format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{{"{first}":{twice}{members}}}}}"#);
+            let why = crate::wire::envelope::read(text.into(), 9).unwrap_err().why;
+            assert!(why.starts_with(&format!("{first}: ")), "{first}: {why}");
         }
     }
 

@@ -1,11 +1,12 @@
 //! What the gateway reads of a result: the fields it fills in where a peer of the other era lacks them.
 
-use super::json::Member;
 use super::meta::SERVER_INFO;
+use super::outline::{Found, Outline, Rule};
 use super::{Raw, Span, json};
 
-const KEYS: [&str; 8] =
+pub(super) const KEYS: [&str; 8] =
     ["resultType", "ttlMs", "cacheScope", "nextCursor", "requestState", "inputRequests", "_meta", "isError"];
+pub(super) const META_KEYS: [&str; 1] = [SERVER_INFO];
 
 /// Where the fields of a result stand that the protocol owns. Spans speak of the result's text.
 #[derive(Clone, Debug, Default)]
@@ -28,25 +29,28 @@ impl ResultView {
         if let Some(noted) = result.noted() {
             return noted.clone();
         }
-        let text = result.text();
-        let members = json::lax_members(text, 0).unwrap_or_default();
-        ResultView::read(members, 0, |at| json::lax_members(text, at).ok())
+        let nothing = Outline::none();
+        let found = Rule::Lax.read(result.text(), 0, &KEYS, &nothing).map(|(found, _)| found);
+        ResultView::read(result.text(), 0, found.unwrap_or_default(), &nothing)
     }
 
-    /// From the members of the result that begins at `base` of its message. `inner` gives those of the object that begins
-    /// somewhere in the message, `None` where no object does.
-    pub(super) fn read<'a>(
-        members: Vec<Member<'a>>,
-        base: u32,
-        inner: impl FnOnce(u32) -> Option<Vec<Member<'a>>>,
-    ) -> ResultView {
+    /// What was noted of the result that begins at `base` of its message; `None` where it is to be looked for.
+    pub(super) fn noted(text: &[u8], base: u32, outline: &Outline) -> Option<ResultView> {
+        Some(ResultView::read(text, base, outline.found(base)?, outline))
+    }
+
+    fn read(text: &[u8], base: u32, found: Found<{ KEYS.len() }>, outline: &Outline) -> ResultView {
         let from_base = |span: Span| span.start - base..span.end - base;
-        let mut found: [Option<Span>; KEYS.len()] = Default::default();
-        for (n, m) in members.into_iter().filter_map(|m| Some((m.among(&KEYS)?, m))) {
-            found[n].get_or_insert(from_base(m.value));
-        }
-        let [result_type, ttl, scope, next_cursor, request_state, input_requests, meta, is_error] = found;
-        let mut view = ResultView {
+        let [.., meta, _] = &found;
+        let inner = meta.as_ref().map(|meta| Rule::Lax.read(text, meta.start, &META_KEYS, outline));
+        let [result_type, ttl, scope, next_cursor, request_state, input_requests, meta, is_error] =
+            found.map(|span| span.map(from_base));
+        let (meta, server_info) = match inner {
+            Some(Ok(([server_info], _))) => (meta, server_info.map(from_base)),
+            // No object is as none.
+            Some(Err(_)) | None => (None, None),
+        };
+        ResultView {
             result_type,
             ttl,
             scope,
@@ -54,17 +58,9 @@ impl ResultView {
             request_state,
             input_requests,
             meta,
-            server_info: None,
+            server_info,
             is_error,
-        };
-        match view.meta.as_ref().and_then(|meta| inner(base + meta.start)) {
-            Some(meta) => {
-                let info = meta.into_iter().find(|m| m.is(SERVER_INFO));
-                view.server_info = info.map(|m| from_base(m.value));
-            }
-            None => view.meta = None,
         }
-        view
     }
 
     /// Whether the result of `tools/call` says that the tool failed.
@@ -79,6 +75,6 @@ impl ResultView {
 
     /// Whether the call is not over: the client is to answer and call again (2026-07-28 MRTR).
     pub fn is_input_required(&self, result: &Raw) -> bool {
-        self.result_type.as_ref().and_then(|s| result.string(s)).is_some_and(|t| t == "input_required")
+        self.result_type.as_ref().is_some_and(|at| json::says(result.text(), at, "input_required"))
     }
 }

@@ -79,6 +79,10 @@ fn escapes_resolve_as_serde_json_resolves_them() {
         assert_eq!(string(text.as_bytes(), &(0..text.len() as u32)).unwrap(), theirs);
     }
     assert_eq!(string(br#""\ud800""#, &(0..8)).unwrap(), "\u{FFFD}");
+    for none in ["", "7", "\"", "{}", "null"] {
+        assert_eq!(string(none.as_bytes(), &(0..none.len() as u32)), None, "{none}");
+        assert!(!says(none.as_bytes(), &(0..none.len() as u32), none), "{none}");
+    }
 }
 
 #[test]
@@ -93,25 +97,21 @@ fn a_value_of_a_checked_text_ends_where_the_check_found_its_end() {
     assert_eq!(values, [&br#""x\\\"}""#[..], br#"[1,{"c":"]"},-2e3]"#, b"true", b"null"]);
 }
 
-#[test]
-fn a_plain_run_ends_at_the_first_byte_that_is_none() {
-    for special in [b'"', b'\\', 0, 0x1f] {
-        for length in 0..40 {
-            let mut text = vec![b'~'; 40];
-            text[length] = special;
-            assert_eq!(plain(&text, 0), length, "{special} at {length}");
-        }
-    }
-    let high = "é€😀\u{7f} \u{80}".repeat(9);
-    assert_eq!(plain(high.as_bytes(), 0), high.len());
-}
-
 proptest::proptest! {
     #[test]
-    fn a_plain_run_is_what_a_byte_by_byte_look_finds(text: Vec<u8>, at in 0usize..8) {
-        let at = at.min(text.len());
-        let slow = text[at..].iter().position(|&b| b == b'"' || b == b'\\' || b < 0x20);
-        proptest::prop_assert_eq!(plain(&text, at), slow.unwrap_or(text.len() - at));
+    fn a_string_is_what_serde_json_reads_and_says_that_alone(
+        text in proptest::prop_oneof!["[a-z \"\\\\]{0,40}", "(\\\\(u00[4-7][1-9a-f]|n|\\\\|\")|[a-zé€😀]){0,40}", "input_required"],
+        what in proptest::prop_oneof!["[a-z]{0,3}", "input_required"],
+        after in "[a-z]{0,20}",
+    ) {
+        let quoted = quote(&text);
+        let token = serde_json::from_str::<String>(&format!("\"{text}\"")).map_or(quoted, |_| format!("\"{text}\""));
+        let theirs: String = serde_json::from_str(&token).unwrap();
+        let span = 0..token.len() as u32;
+        let longer = format!("{token}{after}");
+        proptest::prop_assert_eq!(string(longer.as_bytes(), &span).unwrap(), theirs.as_str());
+        proptest::prop_assert_eq!(says(longer.as_bytes(), &span, &what), theirs == what);
+        proptest::prop_assert!(says(longer.as_bytes(), &span, &theirs));
     }
 
     #[test]

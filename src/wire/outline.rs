@@ -1,0 +1,315 @@
+//! The outer members of a message, noted in the same pass that checks its text: a message is scanned once.
+//!
+//! Noted is what is usual. An object of which more must be asked (a key escaped, given twice, or all but one that is
+//! known) is left out, and whoever reads it looks for himself, with the care that it needs.
+
+use super::json::{self, JsonError, Member};
+use super::{Span, envelope, meta, params, results};
+use smallvec::SmallVec;
+
+/// Whose text it is, and so how much it is trusted to mean one thing.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Rule {
+    Strict,
+    Lax,
+}
+
+/// Where the values of the keys are that are read of an object: of each key the first.
+pub(super) type Found<const N: usize> = [Option<Span>; N];
+
+impl Rule {
+    /// Where the values of `keys` are in the object at `at`, noted in the outline or looked for; and which of them another
+    /// key differs from by case alone. Errors: no object; of a client's, a key given twice.
+    pub(super) fn read<const N: usize>(
+        self,
+        text: &[u8],
+        at: u32,
+        keys: &[&'static str; N],
+        outline: &Outline,
+    ) -> Result<(Found<N>, Option<&'static str>), JsonError> {
+        if let Some(found) = outline.found(at) {
+            return Ok((found, None));
+        }
+        let members = json::lax_members(text, at)?;
+        if self == Rule::Strict {
+            json::unique(&members)?;
+        }
+        let mut found = [const { None }; N];
+        for (n, member) in members.iter().filter_map(|m| Some((m.among(keys)?, m))) {
+            found[n].get_or_insert_with(|| member.value.clone());
+        }
+        Ok((found, self.variant(&members, keys)))
+    }
+
+    /// A key that differs by case alone from one we read would be another key to us and the same to a lax reader.
+    fn variant(self, members: &[Member<'_>], keys: &[&'static str]) -> Option<&'static str> {
+        match self {
+            Rule::Strict => {
+                members.iter().find_map(|m| keys.iter().copied().find(|key| m.is_case_variant_of(key)))
+            }
+            Rule::Lax => None,
+        }
+    }
+}
+
+/// What was noted of a message's outer objects: of the message, of its `params` or `result`, and of their `_meta` and
+/// `arguments`.
+pub(super) struct Outline {
+    rule: Rule,
+    objects: [Noted; 4],
+}
+
+/// The most keys that are read of one kind of object.
+const MOST: usize = 12;
+
+/// Where the values of an object's known keys are; an empty span where there is none.
+struct Noted {
+    at: u32,
+    found: [Span; MOST],
+}
+
+/// Of no object: no message is so long.
+const NOWHERE: u32 = u32::MAX;
+
+/// Which object of the message it is, and so which of its members matter.
+#[derive(Clone, Copy)]
+enum Level {
+    Message,
+    Params,
+    Result,
+    Meta,
+    ResultMeta,
+    Arguments,
+}
+
+impl Outline {
+    /// As [`json::check`], and notes the members on the way.
+    pub(super) fn check(text: &[u8], depth: u16, rule: Rule) -> Result<(Span, Outline), JsonError> {
+        json::utf8(text)?;
+        let mut outline = Outline::none();
+        outline.rule = rule;
+        let (first, start) = json::next(text, 0);
+        let end = match first {
+            b'{' => outline.object(text, start, depth, depth, Level::Message)?,
+            _ => json::value(text, start, depth, depth)?,
+        };
+        if json::next(text, end).1 != text.len() {
+            return Err(JsonError::Syntax(end));
+        }
+        Ok((start as u32..end as u32, outline))
+    }
+
+    /// An outline that knows nothing: whoever asks looks for himself.
+    pub(super) fn none() -> Outline {
+        Outline { rule: Rule::Lax, objects: [const { Noted::nothing() }; 4] }
+    }
+
+    /// Where the values of its keys are in the object at `at`, if that was noted.
+    pub(super) fn found<const N: usize>(&self, at: u32) -> Option<Found<N>> {
+        let noted = self.objects.iter().find(|noted| noted.at == at)?;
+        Some(std::array::from_fn(|n| Some(&noted.found[n]).filter(|span| span.start < span.end).cloned()))
+    }
+
+    /// The end of the object at `at`, whose brace was seen; its members are noted, and those of the objects that matter in it.
+    fn object(
+        &mut self,
+        text: &[u8],
+        at: usize,
+        depth: u16,
+        limit: u16,
+        level: Level,
+    ) -> Result<usize, JsonError> {
+        let Some(inner) = depth.checked_sub(1) else { return Err(JsonError::Depth(limit)) };
+        let mut noted = Noted { at: at as u32, ..Noted::nothing() };
+        let mut others = SmallVec::new();
+        let (mut byte, mut i) = json::next(text, at + 1);
+        while byte != b'}' {
+            let (key_end, escaped) = json::quoted_and_escaped(text, i)?;
+            let (colon, after) = json::next(text, key_end);
+            if colon != b':' {
+                return Err(JsonError::Syntax(after));
+            }
+            let (first, start) = json::next(text, after + 1);
+            let key = &text[i + 1..key_end - 1];
+            let end = match level.of(key).filter(|_| first == b'{') {
+                Some(level) => self.object(text, start, inner, limit, level)?,
+                None => json::value(text, start, inner, limit)?,
+            };
+            let usual = match level.known(key) {
+                Some(n) => noted.first(n, start as u32..end as u32),
+                None => !escaped && (self.rule == Rule::Lax || level.is_clear(key, &mut others)),
+            };
+            if !usual {
+                noted.at = NOWHERE;
+            }
+            (byte, i) = json::next(text, end);
+            match byte {
+                b',' => i = json::next(text, i + 1).1,
+                b'}' => {}
+                _ => return Err(JsonError::Syntax(i)),
+            }
+        }
+        self.objects[level.slot()] = noted;
+        Ok(i + 1)
+    }
+}
+
+impl Noted {
+    const fn nothing() -> Noted {
+        Noted { at: NOWHERE, found: [const { 0..0 }; MOST] }
+    }
+
+    /// Notes the value of a key. False where the key was there before.
+    #[inline]
+    fn first(&mut self, key: usize, value: Span) -> bool {
+        let found = &mut self.found[key];
+        let first = found.end == 0;
+        if first {
+            *found = value;
+        }
+        first
+    }
+}
+
+impl Level {
+    fn slot(self) -> usize {
+        match self {
+            Level::Message => 0,
+            Level::Params | Level::Result => 1,
+            Level::Meta | Level::ResultMeta => 2,
+            Level::Arguments => 3,
+        }
+    }
+
+    /// What the object at a key of this level is, where it matters.
+    #[inline]
+    fn of(self, key: &[u8]) -> Option<Level> {
+        match (self, key) {
+            (Level::Message, b"params") => Some(Level::Params),
+            (Level::Message, b"result") => Some(Level::Result),
+            (Level::Params, b"_meta") => Some(Level::Meta),
+            (Level::Params, b"arguments") => Some(Level::Arguments),
+            (Level::Result, b"_meta") => Some(Level::ResultMeta),
+            _ => None,
+        }
+    }
+
+    /// Which of the level's keys it is, as it stands.
+    #[inline]
+    fn known(self, key: &[u8]) -> Option<usize> {
+        match self {
+            Level::Message => position(&envelope::KEYS, key),
+            Level::Params => position(&params::KEYS, key),
+            Level::Result => position(&results::KEYS, key),
+            Level::Meta => position(&meta::KEYS, key),
+            Level::ResultMeta => position(&results::META_KEYS, key),
+            Level::Arguments => None,
+        }
+    }
+
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Level::Message => &envelope::KEYS,
+            Level::Params => &params::KEYS,
+            Level::Result => &results::KEYS,
+            Level::Meta => &meta::KEYS,
+            Level::ResultMeta => &results::META_KEYS,
+            Level::Arguments => &[],
+        }
+    }
+
+    /// Whether a key that is not known is no other's twin: not one of the `others` again, and no case variant of a known one.
+    /// Where there are many, it is not asked here.
+    fn is_clear<'a>(self, key: &'a [u8], others: &mut SmallVec<[&'a [u8]; 12]>) -> bool {
+        let twin = others.len() == others.inline_size()
+            || others.contains(&key)
+            || self.names().iter().any(|name| name.as_bytes().eq_ignore_ascii_case(key));
+        others.push(key);
+        !twin
+    }
+}
+
+#[inline(always)]
+fn position<const N: usize>(keys: &'static [&'static str; N], key: &[u8]) -> Option<usize> {
+    keys.iter().position(|name| name.as_bytes() == key)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Objects of few kinds of keys: known ones, those of another case, escaped ones, strangers; each also twice.
+    fn object(inner: impl Strategy<Value = String> + Clone) -> impl Strategy<Value = String> {
+        let key = prop_oneof![
+            8 => proptest::sample::select(&["jsonrpc", "id", "method", "params", "result", "error"][..]),
+            8 => proptest::sample::select(&["name", "uri", "arguments", "_meta", "progressToken", "resultType"][..]),
+            2 => proptest::sample::select(&["ref", "notifications", "isError", meta::VERSION, meta::SERVER_INFO][..]),
+            2 => proptest::sample::select(&["Params", "NAME", "_Meta", "own", "", "a", "b", "é"][..]),
+            1 => proptest::sample::select(&["par\\u0061ms", "n\\u0061me", "\\u0061", "result\\u0054ype"][..]),
+        ];
+        let member = (key, inner).prop_map(|(key, value)| format!(r#""{key}":{value}"#));
+        (proptest::collection::vec(member, 0..6), "[ \n]{0,1}")
+            .prop_map(|(members, space)| format!("{{{space}{}{space}}}", members.join(&format!("{space},"))))
+    }
+
+    pub fn message() -> impl Strategy<Value = String> {
+        let scalar =
+            proptest::sample::select(&["\"2.0\"", "1", "\"x\"", "null", "[{\"a\":1}]", "{}", "\"\\n\""][..])
+                .prop_map(str::to_owned);
+        let second = prop_oneof![3 => scalar.clone(), 1 => object(scalar.clone())].boxed();
+        let first = prop_oneof![2 => scalar, 3 => object(second)].boxed();
+        let whole =
+            prop_oneof![1 => Just(String::new()), 3 => Just(r#""jsonrpc":"2.0","method":"m","#.to_owned())];
+        (whole, object(first)).prop_map(|(head, rest)| match rest.starts_with("{\"") {
+            true => format!("{{{head}{}", &rest[1..]),
+            false => rest,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn an_outline_judges_as_a_check_does(
+            text in message(),
+            depth in 1u16..6,
+            cut in 0usize..400,
+            rule in prop_oneof![Just(Rule::Strict), Just(Rule::Lax)],
+        ) {
+            let whole = Outline::check(text.as_bytes(), depth, rule).map(|o| o.0);
+            prop_assert_eq!(whole, json::check(text.as_bytes(), depth));
+            let part = text.as_bytes().get(..cut).unwrap_or(text.as_bytes());
+            prop_assert_eq!(Outline::check(part, depth, rule).map(|o| o.0), json::check(part, depth));
+        }
+
+        #[test]
+        fn what_is_noted_of_a_message_is_what_a_look_finds(
+            text in message(),
+            rule in prop_oneof![Just(Rule::Strict), Just(Rule::Lax)],
+        ) {
+            let (span, outline) = Outline::check(text.as_bytes(), 9, rule).unwrap();
+            let noted = rule.read(text.as_bytes(), span.start, &envelope::KEYS, &outline);
+            let looked = rule.read(text.as_bytes(), span.start, &envelope::KEYS, &Outline::none());
+            prop_assert_eq!(noted, looked);
+        }
+    }
+
+    #[test]
+    fn what_is_usual_is_noted_and_the_rest_is_not() {
+        let noted = |text: &str, rule| {
+            let (span, outline) = Outline::check(text.as_bytes(), 9, rule).unwrap();
+            outline.found::<6>(span.start).is_some()
+        };
+        let many = format!("{{{}\"z\":1}}", (0..13).map(|n| format!("\"k{n}\":1,")).collect::<String>());
+        for (text, strict, lax) in [
+            (r#"{"id":1,"own":2}"#, true, true),
+            ("{}", true, true),
+            (r#"{"id":1,"ID":2}"#, false, true),
+            (r#"{"own":1,"own":2}"#, false, true),
+            (&many, false, true),
+            (r#"{"id":1,"id":2}"#, false, false),
+            (r#"{"i\u0064":1}"#, false, false),
+        ] {
+            assert_eq!((noted(text, Rule::Strict), noted(text, Rule::Lax)), (strict, lax), "{text}");
+        }
+    }
+}
