@@ -26,6 +26,7 @@ pub mod modern;
 pub mod modern_headers;
 pub mod pages;
 pub mod patience;
+mod said;
 mod seen;
 mod site;
 pub mod standing;

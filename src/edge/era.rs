@@ -1,9 +1,9 @@
 //! Which era a request belongs to, decided once, in the order of PROTOCOL's *Eras*.
 
-use crate::wire::headers::{self, HeaderError};
+use super::said::Said;
+use crate::wire::headers::HeaderError;
 use crate::wire::params::Params;
 use crate::wire::{Era, Method, Version};
-use http::HeaderMap;
 
 /// How a single message is to be taken.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,15 +24,15 @@ pub enum Taken {
 
 /// Decides for a request, notification or response. `method` is `None` for a response. `sessions`: whether any are kept;
 /// where none are, their ids mean nothing.
-pub fn decide(map: &HeaderMap, method: Option<&Method>, params: Option<&Params>, sessions: bool) -> Taken {
+pub fn decide(said: &Said<'_>, method: Option<&Method>, params: Option<&Params>, sessions: bool) -> Taken {
     if params.is_some_and(is_modern) {
         return Taken::Modern;
     }
     if method == Some(&Method::Initialize) {
         return Taken::Handshake;
     }
-    let version = version_header(map);
-    if sessions && map.contains_key(&headers::SESSION_ID) {
+    let version = version_header(said);
+    if sessions && said.has_session() {
         // Claude sends a modern header on a session that negotiated a legacy version (B114): the session knows better.
         // A version that we do not know at all is refused.
         return if version.is_ok() { Taken::Session } else { Taken::BadVersion };
@@ -50,8 +50,8 @@ pub fn is_modern(params: &Params) -> bool {
 }
 
 /// The version that the header names. Errors: it is given twice and differs, or names nothing that we know.
-pub fn version_header(map: &HeaderMap) -> Result<Option<Version>, HeaderError> {
-    match headers::folded(map, &headers::PROTOCOL_VERSION)? {
+pub fn version_header(said: &Said<'_>) -> Result<Option<Version>, HeaderError> {
+    match said.version()? {
         None => Ok(None),
         Some(text) => Version::parse(text).map(Some).ok_or(HeaderError::Malformed),
     }
@@ -62,6 +62,7 @@ mod tests {
     use super::*;
     use crate::wire::{Message, envelope, meta};
     use bytes::Bytes;
+    use http::HeaderMap;
 
     #[test]
     fn the_era_is_decided_in_the_order_of_the_protocol() {
@@ -94,11 +95,11 @@ mod tests {
                 .into_iter()
                 .map(|(k, v)| (http::HeaderName::from_bytes(k.as_bytes()).unwrap(), v.parse().unwrap()))
                 .collect();
-            let decided = decide(&map, Some(&r.method), Some(&r.params), true);
+            let decided = decide(&Said::of(&map), Some(&r.method), Some(&r.params), true);
             assert_eq!(decided, want, "{method} {params} {map:?}");
             // Where no sessions are kept, the id of one is as if it were not there.
             if want == Taken::Session {
-                let decided = decide(&map, Some(&r.method), Some(&r.params), false);
+                let decided = decide(&Said::of(&map), Some(&r.method), Some(&r.params), false);
                 assert!(matches!(decided, Taken::Sessionless(_) | Taken::ModernWithoutMeta), "{decided:?}");
             }
         }

@@ -1,18 +1,20 @@
 //! What is refused before a message is read: foreign origins and hosts, wrong media types; and CORS.
 
 use super::gate::Rules;
+use super::said::Said;
 use http::header::{self, HeaderName, HeaderValue};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 
 /// Why a request is refused unread.
 type Refusal = (StatusCode, &'static str);
 
 /// Refuses a request by its `Host` (421): a page in a browser must not reach a server on loopback by a name that its author
 /// controls (2026-07-28 transports, *Security*; DNS rebinding).
-pub fn admit_host(rules: &Rules, map: &HeaderMap, authority: Option<&str>) -> Result<(), Refusal> {
+pub fn admit_host(rules: &Rules, said: &Said<'_>, authority: Option<&str>) -> Result<(), Refusal> {
     // Who else reads the request may go by another of the names that it bears: every one must be ours.
-    let mut hosts = values(map, header::HOST).chain(authority).peekable();
-    match hosts.peek().is_some() && hosts.all(|h| is_listed(&rules.hosts, h) || is_loopback(h)) {
+    let mut hosts = said.hosts().chain(authority);
+    let ours = |host: &str| is_listed(&rules.hosts, host) || is_loopback(host);
+    match hosts.next().is_some_and(ours) && hosts.all(ours) {
         true => Ok(()),
         false => {
             Err((StatusCode::MISDIRECTED_REQUEST, "this host is not served here; list it in allowed_hosts"))
@@ -26,26 +28,26 @@ pub fn admit_origin(rules: &Rules, map: &HeaderMap) -> Result<(), Refusal> {
         let bare = origin.split_once("://").map(|(_, rest)| rest);
         is_listed(&rules.origins, origin) || bare.is_some_and(is_loopback)
     };
-    if values(map, header::ORIGIN).all(admitted) {
+    // What is no text is none that is admitted.
+    if map.get_all(header::ORIGIN).into_iter().all(|origin| admitted(origin.to_str().unwrap_or_default())) {
         Ok(())
     } else {
         Err((StatusCode::FORBIDDEN, "this origin is not admitted; list it in allowed_origins"))
     }
 }
 
-/// All values of a header; what is no text is none that is admitted.
-fn values(map: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
-    map.get_all(name).into_iter().map(|value| value.to_str().unwrap_or_default())
-}
-
 fn is_listed(list: &[String], value: &str) -> bool {
+    if list.is_empty() {
+        return false;
+    }
     let bare = without_port(value);
     list.iter().any(|l| l == "*" || l.eq_ignore_ascii_case(value) || l.eq_ignore_ascii_case(bare))
 }
 
 fn without_port(authority: &str) -> &str {
-    match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !host.ends_with(':') => host,
+    let bytes = authority.as_bytes();
+    match bytes.iter().rposition(|byte| !byte.is_ascii_digit()) {
+        Some(colon) if bytes[colon] == b':' && !bytes[..colon].ends_with(b":") => &authority[..colon],
         _ => authority,
     }
 }
@@ -63,12 +65,14 @@ const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTION
 const ALWAYS_ALLOWED: &str =
     "authorization, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id";
 
-/// Adds what a browser needs to read an answer. The origin was admitted before.
-pub fn cors(origin: Option<HeaderValue>, out: &mut HeaderMap) {
-    let Some(origin) = origin else { return };
+/// The answer with what a browser needs to read it. The origin was admitted before.
+pub fn cors<T>(origin: Option<HeaderValue>, mut answer: Response<T>) -> Response<T> {
+    let Some(origin) = origin else { return answer };
+    let out = answer.headers_mut();
     out.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     out.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     out.append(header::VARY, HeaderValue::from_static("Origin"));
+    answer
 }
 
 /// What is the same for everyone, and asked for without cookies, is read by any page.
@@ -111,6 +115,25 @@ mod tests {
             ["localhost.evil.example", "127.0.0.1.evil.example", "evil.example:80", "0.0.0.0", "", "10.0.0.1"]
         {
             assert!(!is_loopback(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_port_is_digits_after_one_colon() {
+        let table = [
+            ("a.example:80", "a.example"),
+            ("a.example:", "a.example"),
+            (":80", ""),
+            ("[::1]:80", "[::1]"),
+            ("a.example", "a.example"),
+            ("::1", "::1"),
+            ("a:b", "a:b"),
+            ("80", "80"),
+            ("", ""),
+            ("é:1", "é"),
+        ];
+        for (authority, host) in table {
+            assert_eq!(without_port(authority), host, "{authority}");
         }
     }
 

@@ -2,22 +2,25 @@
 
 use super::era::{self, Taken};
 use super::gate::{Gate, Mount};
+use super::legacy::exchange::Takes;
+use super::legacy::peer::Peer;
 use super::modern_headers::Misformed;
-use super::{body, guard, limited, modern, seen};
+use super::said::{Came, Said};
+use super::{body, guard, legacy, limited, modern, seen};
 use crate::auth::Denied;
+use crate::limits::Admitted;
 use crate::mcp::Access;
 use crate::policy::Admission;
 use crate::wire::envelope::Body as Content;
 use crate::wire::headers::Accepted;
-use crate::wire::{Message, Refused, code, envelope, headers};
-use axum::BoxError;
+use crate::wire::{Message, Refused, code, envelope};
 use axum::body::{Body, HttpBody as _};
 use bytes::{Bytes, BytesMut};
 use futures_util::poll;
 use http::header::{self, HeaderName, HeaderValue};
-use http::{HeaderMap, Method as Verb, Request, Response, StatusCode, Uri, request};
+use http::{HeaderMap, Method as Verb, Request, Response, StatusCode};
 use http_body::Frame;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Limited};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -36,13 +39,46 @@ enum Place<'a> {
     Nowhere,
 }
 
+/// What is done about a request, once all that its head says was asked.
+enum Way {
+    /// It is refused, and no page may read why.
+    Refused(Response<Body>),
+    Answered(Response<Body>),
+    /// A page beside MCP.
+    Page,
+    /// A call is to be made, and its answer told what is left of the caller's limits.
+    Call(Next, Option<Box<Admitted>>),
+}
+
+/// A call that is to be made. Nothing of the request's head is needed for it.
+pub enum Next {
+    Modern(modern::Asked),
+    Legacy(Peer, Takes, Message),
+}
+
 /// Answers any request on the public listener.
 pub async fn serve(gate: Arc<Gate>, request: Request<Body>, peer: SocketAddr) -> Response<Body> {
-    let (parts, mut body) = request.into_parts();
+    let (head, mut body) = request.into_parts();
+    let came = Came { head: &head, said: Said::of(&head.headers), peer };
+    let origin = came.said.origin().cloned();
     // Such a client sends its body once it is given leave, which reading would give.
-    let waits = parts.headers.contains_key(header::EXPECT);
+    let waits = came.said.expects();
     let limit = gate.rules.request_bytes;
-    let mut response = answer(gate, parts, &mut body, peer).await;
+    let mut response = match way(&gate, &came, &mut body).await {
+        Way::Refused(response) => response,
+        Way::Answered(response) => guard::cors(origin, response),
+        Way::Page => Box::pin(super::site::answer(gate, head, &mut body)).await,
+        Way::Call(next, told) => {
+            // What is a part of the connection's buffer is not kept while the call runs.
+            drop(head);
+            let mut response = match next {
+                Next::Modern(asked) => modern::respond(gate, asked).await,
+                Next::Legacy(peer, takes, message) => legacy::take(peer, takes, message).await,
+            };
+            limited::told(told, response.headers_mut());
+            guard::cors(origin, response)
+        }
+    };
     let refused = response.status().is_client_error() && response.status() != StatusCode::REQUEST_TIMEOUT;
     if refused && !body.is_end_stream() && (waits || !Box::pin(read_off(body, limit)).await) {
         // There may be more of the body still: the connection cannot serve another request.
@@ -51,116 +87,88 @@ pub async fn serve(gate: Arc<Gate>, request: Request<Body>, peer: SocketAddr) ->
     response
 }
 
-async fn answer(gate: Arc<Gate>, parts: request::Parts, body: &mut Body, peer: SocketAddr) -> Response<Body> {
-    let origin = parts.headers.get(header::ORIGIN).cloned();
-    if let Err((status, why)) = guard::admit_host(&gate.rules, &parts.headers, authority(&parts)) {
-        return body::refusal(&gate, status, why);
+async fn way(gate: &Arc<Gate>, came: &Came<'_>, body: &mut Body) -> Way {
+    let Came { head, said, peer } = came;
+    let authority = head.uri.authority().map(|authority| authority.as_str());
+    if let Err((status, why)) = guard::admit_host(&gate.rules, said, authority) {
+        return Way::Refused(body::refusal(gate, status, why));
     }
-    if !gate.site.is_empty() && gate.site.find(parts.uri.path()).is_some() {
-        if let Some(refusal) = limited::too_many_strangers(&gate, peer, &parts.headers) {
-            return refusal;
-        }
-        return Box::pin(super::site::answer(gate, parts, body)).await;
-    }
-    let admitted = match origin {
-        Some(_) => guard::admit_origin(&gate.rules, &parts.headers),
-        None => Ok(()),
-    };
-    let mut response = match admitted {
-        Ok(()) => route(gate, parts, body, peer).await,
-        Err((status, why)) => return body::refusal(&gate, status, why),
-    };
-    guard::cors(origin, response.headers_mut());
-    response
-}
-
-fn authority(parts: &request::Parts) -> Option<&str> {
-    parts.uri.authority().map(|authority| authority.as_str())
-}
-
-/// What is not sent all the time is kept out of the future that every request moves about.
-async fn route(
-    gate: Arc<Gate>,
-    mut parts: request::Parts,
-    body: &mut Body,
-    peer: SocketAddr,
-) -> Response<Body> {
-    let place = place(gate.rules.public_path.as_deref(), parts.uri.path());
-    if let (Place::Endpoint(profile), &Verb::POST) = (&place, &parts.method)
-        && let Some(mount) = gate.mount(profile)
-    {
-        return match gate.auth.admit(&mount.name, parts.uri.path(), &parts.headers).await {
-            Ok(access) => match mount.door.admit(&access) {
-                Admission::In => {
-                    // Like the headers later on: what is a part of the connection's buffer is not kept while the call runs.
-                    parts.uri = Uri::default();
-                    post(gate, mount, access, parts.headers, body).await
-                }
-                refused => kept_out(&gate, &mount, &access, refused, &parts.headers),
-            },
-            Err(denied) => denied_to(&gate, denied, profile, peer, &parts.headers),
+    if !gate.site.is_empty() && gate.site.find(head.uri.path()).is_some() {
+        return match limited::too_many_strangers(gate, *peer, &head.headers) {
+            Some(refusal) => Way::Refused(refusal),
+            None => Way::Page,
         };
     }
-    Box::pin(route_other(gate, &parts, body, peer)).await
+    if said.origin().is_some()
+        && let Err((status, why)) = guard::admit_origin(&gate.rules, &head.headers)
+    {
+        return Way::Refused(body::refusal(gate, status, why));
+    }
+    let place = place(gate.rules.public_path.as_deref(), head.uri.path());
+    if let (Place::Endpoint(profile), &Verb::POST) = (&place, &head.method)
+        && let Some(mount) = gate.mount(profile)
+    {
+        return match gate.auth.admit(&mount.name, head.uri.path(), &head.headers).await {
+            Ok(access) => match mount.door.admit(&access) {
+                Admission::In => post(gate, mount, access, said, body).await,
+                refused => Way::Answered(kept_out(gate, &mount, &access, refused, &head.headers)),
+            },
+            Err(denied) => Way::Answered(denied_to(gate, denied, profile, *peer, &head.headers)),
+        };
+    }
+    // What is not sent all the time is kept out of the future that every request moves about.
+    Way::Answered(Box::pin(route_other(gate, came, body)).await)
 }
 
-async fn route_other(
-    gate: Arc<Gate>,
-    parts: &request::Parts,
-    body: &mut Body,
-    peer: SocketAddr,
-) -> Response<Body> {
-    let place = place(gate.rules.public_path.as_deref(), parts.uri.path());
+async fn route_other(gate: &Arc<Gate>, came: &Came<'_>, body: &mut Body) -> Response<Body> {
+    let Came { head, said, peer } = came;
+    let place = place(gate.rules.public_path.as_deref(), head.uri.path());
     let profile = match place {
-        Place::Health if parts.method == Verb::GET => return health(&gate),
-        Place::Health => return not_allowed(&gate, "GET"),
+        Place::Health if head.method == Verb::GET => return health(gate),
+        Place::Health => return not_allowed(gate, "GET"),
         Place::Nowhere => {
-            return body::refusal(&gate, StatusCode::NOT_FOUND, "no such endpoint; MCP is at /mcp");
+            return body::refusal(gate, StatusCode::NOT_FOUND, "no such endpoint; MCP is at /mcp");
         }
         Place::Endpoint(profile) | Place::Sse(profile) | Place::Message(profile) => profile,
     };
-    if parts.method == Verb::OPTIONS {
-        let mut response = body::empty(&gate, StatusCode::NO_CONTENT);
-        guard::preflight(&parts.headers, response.headers_mut());
+    if head.method == Verb::OPTIONS {
+        let mut response = body::empty(gate, StatusCode::NO_CONTENT);
+        guard::preflight(&head.headers, response.headers_mut());
         return response;
     }
     let Some(mount) = gate.mount(profile) else {
-        return no_such_profile(&gate);
+        return no_such_profile(gate);
     };
-    let access = match gate.auth.admit(&mount.name, parts.uri.path(), &parts.headers).await {
+    let access = match gate.auth.admit(&mount.name, head.uri.path(), &head.headers).await {
         Ok(access) => access,
-        Err(denied) => return denied_to(&gate, denied, profile, peer, &parts.headers),
+        Err(denied) => return denied_to(gate, denied, profile, *peer, &head.headers),
     };
     match mount.door.admit(&access) {
         Admission::In => {}
-        refused => return kept_out(&gate, &mount, &access, refused, &parts.headers),
+        refused => return kept_out(gate, &mount, &access, refused, &head.headers),
     }
-    if parts.method == Verb::GET
-        && let Err(refusal) = limited::ask_to_listen(&gate, &mount, &access).await
+    if head.method == Verb::GET
+        && let Err(refusal) = limited::ask_to_listen(gate, &mount, &access).await
     {
         return refusal;
     }
     let stateless = gate.rules.stateless;
-    match (place, parts.method.clone()) {
+    match (place, head.method.clone()) {
         (Place::Sse(_) | Place::Message(_), _) if stateless => {
             let why = "HTTP+SSE needs a session, and none is kept here; MCP is at /mcp";
-            body::refusal(&gate, StatusCode::NOT_FOUND, why)
+            body::refusal(gate, StatusCode::NOT_FOUND, why)
         }
-        (Place::Endpoint(_), verb) if stateless && verb != Verb::POST => not_allowed(&gate, "POST"),
-        (Place::Endpoint(_), Verb::GET) => {
-            super::legacy::get(gate, mount, access, parts.headers.clone()).await
-        }
-        (Place::Endpoint(_), Verb::DELETE) => {
-            super::legacy::delete(gate, mount, access, parts.headers.clone()).await
-        }
-        (Place::Endpoint(_), _) => not_allowed(&gate, "GET, POST, DELETE"),
-        (Place::Sse(_), Verb::GET) => super::http_sse::open(gate, mount, access, parts).await,
-        (Place::Message(_), Verb::POST) => match received(&gate, &parts.headers, body).await {
-            Ok(text) => super::http_sse::message(gate, mount, access, parts, text).await,
+        (Place::Endpoint(_), verb) if stateless && verb != Verb::POST => not_allowed(gate, "POST"),
+        (Place::Endpoint(_), Verb::GET) => legacy::get(gate.clone(), mount, access, said).await,
+        (Place::Endpoint(_), Verb::DELETE) => legacy::delete(gate.clone(), mount, access, said).await,
+        (Place::Endpoint(_), _) => not_allowed(gate, "GET, POST, DELETE"),
+        (Place::Sse(_), Verb::GET) => super::http_sse::open(gate.clone(), mount, access, head).await,
+        (Place::Message(_), Verb::POST) => match received(gate, said, body).await {
+            Ok(text) => super::http_sse::message(gate.clone(), mount, access, head, text).await,
             Err(refusal) => refusal,
         },
-        (Place::Sse(_), _) => not_allowed(&gate, "GET"),
-        (_, _) => not_allowed(&gate, "POST"),
+        (Place::Sse(_), _) => not_allowed(gate, "GET"),
+        (_, _) => not_allowed(gate, "POST"),
     }
 }
 
@@ -244,45 +252,57 @@ pub fn not_allowed(gate: &Gate, allow: &'static str) -> Response<Body> {
 }
 
 async fn post(
-    gate: Arc<Gate>,
+    gate: &Arc<Gate>,
     mount: Arc<Mount>,
     access: Arc<Access>,
-    map: HeaderMap,
+    said: &Said<'_>,
     body: &mut Body,
-) -> Response<Body> {
-    if let Accepted { json: false, stream: false } = Accepted::of(&map) {
+) -> Way {
+    let accepted = said.accepted();
+    if let Accepted { json: false, stream: false } = accepted {
         let why = "Accept must admit application/json and text/event-stream";
-        return body::refusal(&gate, StatusCode::NOT_ACCEPTABLE, why);
+        return Way::Answered(body::refusal(gate, StatusCode::NOT_ACCEPTABLE, why));
     }
-    if let Some(refusal) = limited::refused_unread(&gate, &mount, &access, &map) {
-        return refusal;
+    if let Some(refusal) = limited::refused_unread(gate, &mount, &access, said) {
+        return Way::Answered(refusal);
     }
-    let text = match received(&gate, &map, body).await {
+    let text = match received(gate, said, body).await {
         Ok(text) => text,
-        Err(refusal) => return refusal,
+        Err(refusal) => return Way::Answered(refusal),
     };
     let content = match envelope::read_body(text, gate.rules.depth) {
         Ok(content) => content,
-        Err(refused) => return malformed(&gate, &refused),
+        Err(refused) => return Way::Answered(malformed(gate, &refused)),
     };
-    if gate.limits.is_some() {
-        return Box::pin(limited::answer(gate, mount, access, map, content)).await;
+    let told = match gate.limits {
+        None => None,
+        Some(_) => match Box::pin(limited::ask(gate, &mount, &access, &content)).await {
+            Ok(admitted) => admitted,
+            Err(refusal) => return Way::Answered(refusal),
+        },
+    };
+    match take(gate, mount, access, said, accepted, content).await {
+        Ok(next) => Way::Call(next, told),
+        Err(mut response) => {
+            limited::told(told, response.headers_mut());
+            Way::Answered(response)
+        }
     }
-    take(gate, mount, access, map, content).await
 }
 
-/// Answers what was read, by the era that it is of.
-pub async fn take(
-    gate: Arc<Gate>,
+/// Takes what was read by the era that it is of: the call that it asks for, or the answer to what is none.
+async fn take(
+    gate: &Arc<Gate>,
     mount: Arc<Mount>,
     access: Arc<Access>,
-    map: HeaderMap,
+    said: &Said<'_>,
+    accepted: Accepted,
     content: Content,
-) -> Response<Body> {
+) -> Result<Next, Response<Body>> {
     let message = match content {
         Content::One(message) => message,
         Content::Batch(batch) => {
-            return Box::pin(super::legacy::batch(gate, mount, access, map, batch)).await;
+            return Err(Box::pin(legacy::batch(gate, mount, access, said, batch)).await);
         }
     };
     let (method, params) = match &message {
@@ -290,27 +310,30 @@ pub async fn take(
         Message::Notification(n) => (Some(&n.method), Some(&n.params)),
         Message::Response(_) => (None, None),
     };
-    match era::decide(&map, method, params, !gate.rules.stateless) {
-        Taken::Modern => modern::answer(gate, mount, access, map, message).await,
+    match era::decide(said, method, params, !gate.rules.stateless) {
+        Taken::Modern => {
+            modern::asked(gate, mount, &access, said, accepted.stream, message).await.map(Next::Modern)
+        }
         Taken::ModernWithoutMeta => {
             let why = format!("_meta must carry {:?}", crate::wire::meta::VERSION);
-            modern::misformed(
-                &gate,
-                id_of(&message),
-                Misformed { code: code::INVALID_PARAMS, why, data: None },
-            )
+            let fault = Misformed { code: code::INVALID_PARAMS, why, data: None };
+            Err(modern::misformed(gate, id_of(&message), fault))
         }
         Taken::BadVersion => {
-            let why = "MCP-Protocol-Version names no version that is known here";
-            malformed(
-                &gate,
-                &Refused { id: id_of(&message).cloned(), code: code::INVALID_REQUEST, why: why.into() },
-            )
+            let why = "MCP-Protocol-Version names no version that is known here".into();
+            let refused = Refused { id: id_of(&message).cloned(), code: code::INVALID_REQUEST, why };
+            Err(malformed(gate, &refused))
         }
-        Taken::Handshake => Box::pin(super::legacy::initialize(gate, mount, access, map, message)).await,
-        Taken::Session => super::legacy::post(gate, mount, access, map, message).await,
+        Taken::Handshake => {
+            Err(Box::pin(legacy::initialize(gate.clone(), mount, access, said.map, message)).await)
+        }
+        Taken::Session => {
+            let peer = legacy::named(gate, mount, access, said, &message).await?;
+            Ok(Next::Legacy(peer, legacy::takes(accepted, false), message))
+        }
         Taken::Sessionless(version) => {
-            Box::pin(super::legacy::sessionless(gate, mount, access, map, message, version)).await
+            let peer = legacy::unnamed(gate, &mount, access, said.map, version, &message)?;
+            Ok(Next::Legacy(peer, legacy::takes(accepted, false), message))
         }
     }
 }
@@ -330,29 +353,28 @@ pub fn malformed(gate: &Gate, refused: &Refused) -> Response<Body> {
 }
 
 /// A JSON body, whole, within the limits of size and time.
-async fn received(gate: &Gate, map: &HeaderMap, body: &mut Body) -> Result<Bytes, Response<Body>> {
-    if !headers::is_json(map) {
+async fn received(gate: &Gate, said: &Said<'_>, body: &mut Body) -> Result<Bytes, Response<Body>> {
+    if !said.is_json() {
         return Err(body::refusal(
             gate,
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "Content-Type must be application/json",
         ));
     }
-    read(gate, map, body, gate.rules.request_bytes).await
+    read(gate, said.length(), body, gate.rules.request_bytes).await
 }
 
-/// The whole body, of `limit` bytes at most, in time.
+/// The whole body, of `limit` bytes at most, in time. `length`: what it was announced to have.
 pub async fn read(
     gate: &Gate,
-    map: &HeaderMap,
+    length: Option<u64>,
     body: &mut Body,
     limit: usize,
 ) -> Result<Bytes, Response<Body>> {
-    let length = map.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|n| n > limit as u64) {
         return Err(too_large(gate, limit));
     }
-    let mut whole = pin!(collected(Limited::new(body, limit)));
+    let mut whole = pin!(collected(body, limit));
     // Most come with their head: then there is nothing to wait for, and no timer to set.
     let read = match poll!(&mut whole) {
         Poll::Ready(read) => Ok(read),
@@ -360,8 +382,8 @@ pub async fn read(
     };
     match read {
         Ok(Ok(whole)) => Ok(whole),
-        Ok(Err(e)) if e.is::<LengthLimitError>() => Err(too_large(gate, limit)),
-        Ok(Err(_)) => Err(body::refusal(gate, StatusCode::BAD_REQUEST, "the body broke off")),
+        Ok(Err(Broken::TooLarge)) => Err(too_large(gate, limit)),
+        Ok(Err(Broken::Off)) => Err(body::refusal(gate, StatusCode::BAD_REQUEST, "the body broke off")),
         Err(_) => {
             let why = "the body did not arrive in time";
             let mut late = body::refusal(gate, StatusCode::REQUEST_TIMEOUT, why);
@@ -374,28 +396,40 @@ pub async fn read(
 /// A body that is no larger is copied out of the buffer that it came in, which the connection can then use again at once.
 const COPIED: usize = 2 << 10;
 
+/// Why there is no whole body.
+enum Broken {
+    TooLarge,
+    Off,
+}
+
 /// The whole of a body. One that came in one piece, and is not small, is not copied.
-async fn collected(mut body: Limited<&mut Body>) -> Result<Bytes, BoxError> {
-    let Some(first) = data(&mut body).await? else { return Ok(Bytes::new()) };
-    let Some(second) = data(&mut body).await? else {
+async fn collected(body: &mut Body, limit: usize) -> Result<Bytes, Broken> {
+    let Some(first) = data(body, limit).await? else { return Ok(Bytes::new()) };
+    let second = match body.is_end_stream() {
+        true => None,
+        false => data(body, limit - first.len()).await?,
+    };
+    let Some(second) = second else {
         return Ok(if first.len() <= COPIED { Bytes::copy_from_slice(&first) } else { first });
     };
     let mut whole = BytesMut::from(first);
     whole.extend_from_slice(&second);
-    while let Some(more) = data(&mut body).await? {
+    while let Some(more) = data(body, limit - whole.len()).await? {
         whole.extend_from_slice(&more);
     }
     Ok(whole.freeze())
 }
 
-/// The next piece of a body; `None` at its end.
-async fn data(body: &mut Limited<&mut Body>) -> Result<Option<Bytes>, BoxError> {
+/// The next piece of a body, of `most` bytes; `None` at its end.
+async fn data(body: &mut Body, most: usize) -> Result<Option<Bytes>, Broken> {
     loop {
-        match body.frame().await.transpose()?.map(Frame::into_data) {
-            Some(Ok(data)) => return Ok(Some(data)),
+        let Some(frame) = body.frame().await else { return Ok(None) };
+        match frame.map(Frame::into_data) {
+            Ok(Ok(data)) if data.len() > most => return Err(Broken::TooLarge),
+            Ok(Ok(data)) => return Ok(Some(data)),
             // Trailers.
-            Some(Err(_)) => {}
-            None => return Ok(None),
+            Ok(Err(_)) => {}
+            Err(_) => return Err(Broken::Off),
         }
     }
 }

@@ -14,6 +14,7 @@ use super::dispatch;
 use super::era;
 use super::gate::{Gate, Mount};
 use super::http as requests;
+use super::said::Said;
 use crate::mcp::{Access, Note, Session as _};
 use crate::session::{Answered, Deleted, Ended, Resumed};
 use crate::telemetry::{evidence, metrics};
@@ -32,43 +33,39 @@ use tokio::time::MissedTickBehavior;
 
 pub use hello::initialize;
 
-/// A message of a session.
-pub async fn post(
-    gate: Arc<Gate>,
+/// Who sends a message of a session. Error: the answer where there is no such session.
+pub async fn named(
+    gate: &Arc<Gate>,
     mount: Arc<Mount>,
     access: Arc<Access>,
-    map: HeaderMap,
-    message: Message,
-) -> Response<Body> {
-    let peer = match Peer::named(gate, mount, access, &map, id_of(&message)).await {
-        Ok(peer) => peer,
-        Err(refusal) => return refusal,
-    };
-    if !is_initialized(&message) {
+    said: &Said<'_>,
+    message: &Message,
+) -> Result<Peer, Response<Body>> {
+    let peer = Peer::named(gate.clone(), mount, access, said, id_of(message)).await?;
+    if !is_initialized(message) {
         peer.touch().await;
     }
-    let takes = takes(&map, false);
-    // The connection can use the buffer again that they stand in.
-    drop(map);
-    take(peer, takes, message).await
+    Ok(peer)
 }
 
-/// A message without a session, of a client that sends its session's id never back.
-pub async fn sessionless(
-    gate: Arc<Gate>,
-    mount: Arc<Mount>,
+/// Who sends a message without a session, for clients that send their session's id never back. Error: the answer where they are
+/// not served.
+pub fn unnamed(
+    gate: &Arc<Gate>,
+    mount: &Arc<Mount>,
     access: Arc<Access>,
-    map: HeaderMap,
-    message: Message,
+    map: &HeaderMap,
     version: Version,
-) -> Response<Body> {
-    if !gate.rules.sessionless {
-        return session_required(&gate, id_of(&message));
+    message: &Message,
+) -> Result<Peer, Response<Body>> {
+    match gate.rules.sessionless {
+        true => Ok(Peer::without(gate, mount, access, map, version)),
+        false => Err(session_required(gate, id_of(message))),
     }
-    take(Peer::without(&gate, &mount, access, &map, version), takes(&map, false), message).await
 }
 
-async fn take(peer: Peer, takes: Takes, message: Message) -> Response<Body> {
+/// Answers a message.
+pub async fn take(peer: Peer, takes: Takes, message: Message) -> Response<Body> {
     match message {
         Message::Request(request) => {
             // A client that opens its stream and calls at once counts on hearing what the call brings about.
@@ -105,33 +102,33 @@ pub async fn answered(peer: &Peer, response: wire::Response) -> Response<Body> {
 
 /// A batch, which only 2025-03-26 has; each member is taken by itself.
 pub async fn batch(
-    gate: Arc<Gate>,
+    gate: &Arc<Gate>,
     mount: Arc<Mount>,
     access: Arc<Access>,
-    map: HeaderMap,
+    said: &Said<'_>,
     batch: Vec<Result<Message, Refused>>,
 ) -> Response<Body> {
-    let Ok(version) = era::version_header(&map) else { return bad_version(&gate) };
-    let peer = if !gate.rules.stateless && map.contains_key(&headers::SESSION_ID) {
-        match Peer::named(gate.clone(), mount, access, &map, None).await {
+    let Ok(version) = era::version_header(said) else { return bad_version(gate) };
+    let peer = if !gate.rules.stateless && said.has_session() {
+        match Peer::named(gate.clone(), mount, access, said, None).await {
             Ok(peer) => peer,
             Err(refusal) => return refusal,
         }
     } else if gate.rules.sessionless {
-        Peer::without(&gate, &mount, access, &map, version.unwrap_or(Version::UNSAID))
+        Peer::without(gate, &mount, access, said.map, version.unwrap_or(Version::UNSAID))
     } else {
-        return session_required(&gate, None);
+        return session_required(gate, None);
     };
     if !peer.caller.version.has_batches() {
         let why = "batches are of protocol version 2025-03-26 alone; send one message";
-        return peer::refused(&gate, StatusCode::BAD_REQUEST, None, code::INVALID_REQUEST, why);
+        return peer::refused(gate, StatusCode::BAD_REQUEST, None, code::INVALID_REQUEST, why);
     }
     peer.touch().await;
     let (requests, ready) = unpack(&peer, batch).await;
     if requests.is_empty() && ready.is_empty() {
-        return body::empty(&gate, StatusCode::ACCEPTED);
+        return body::empty(gate, StatusCode::ACCEPTED);
     }
-    let answer = exchange::answer(&peer, requests.into(), ready, takes(&map, true)).await;
+    let answer = exchange::answer(&peer, requests.into(), ready, takes(said.accepted(), true)).await;
     respond(&peer, answer)
 }
 
@@ -167,24 +164,24 @@ fn error(id: Option<&Id>, code: i32, why: &str) -> Bytes {
 }
 
 /// A session's stream from us, or the rest of a stream that broke.
-pub async fn get(gate: Arc<Gate>, mount: Arc<Mount>, access: Arc<Access>, map: HeaderMap) -> Response<Body> {
-    if !map.contains_key(&headers::SESSION_ID) {
+pub async fn get(gate: Arc<Gate>, mount: Arc<Mount>, access: Arc<Access>, said: &Said<'_>) -> Response<Body> {
+    if !said.has_session() {
         // At once: clients that never had a session go on without the stream.
         return requests::not_allowed(&gate, "POST");
     }
-    if era::version_header(&map).is_err() {
+    if era::version_header(said).is_err() {
         return bad_version(&gate);
     }
-    if !headers::accepts(&map, "text", "event-stream") {
+    if !headers::accepts(said.map, "text", "event-stream") {
         return body::refusal(&gate, StatusCode::NOT_ACCEPTABLE, "Accept must admit text/event-stream");
     }
-    let peer = match Peer::named(gate.clone(), mount, access, &map, None).await {
+    let peer = match Peer::named(gate.clone(), mount, access, said, None).await {
         Ok(peer) => peer,
         Err(refusal) => return refusal,
     };
     peer.touch().await;
     let Some(session) = &peer.session else { return peer::not_found(&gate, None) };
-    let last = map.get(&headers::LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
+    let last = said.map.get(&headers::LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
     let listener = match last.filter(|id| !id.is_empty()).map(|id| session.resume(id)) {
         Some(Some(Resumed::Answer(follower))) => return streams::resumed(&peer, follower),
         Some(Some(Resumed::Standing(listener))) => listener,
@@ -204,15 +201,15 @@ pub async fn delete(
     gate: Arc<Gate>,
     mount: Arc<Mount>,
     access: Arc<Access>,
-    map: HeaderMap,
+    said: &Said<'_>,
 ) -> Response<Body> {
-    if !map.contains_key(&headers::SESSION_ID) {
+    if !said.has_session() {
         return session_required(&gate, None);
     }
-    if era::version_header(&map).is_err() {
+    if era::version_header(said).is_err() {
         return bad_version(&gate);
     }
-    let name = headers::folded(&map, &headers::SESSION_ID).ok().flatten().unwrap_or_default();
+    let name = said.session().ok().flatten().unwrap_or_default();
     // In a task of its own: a client that goes away at once must not leave open upstream what nobody else can end.
     let deleting = {
         let (gate, name) = (gate.clone(), name.to_owned());
@@ -307,8 +304,9 @@ fn respond(peer: &Peer, answer: Answer) -> Response<Body> {
     }
 }
 
-fn takes(map: &HeaderMap, batch: bool) -> Takes {
-    let Accepted { json, stream } = Accepted::of(map);
+/// How a client takes answers that accepts this.
+pub fn takes(accepted: Accepted, batch: bool) -> Takes {
+    let Accepted { json, stream } = accepted;
     Takes { json, stream, batch }
 }
 

@@ -3,20 +3,20 @@
 
 use super::body;
 use super::gate::{Gate, Mount};
-use super::http as requests;
+use super::said::Said;
 use super::seen;
 use crate::limits::{Admitted, Asked, Class, Refused};
 use crate::mcp::Access;
 use crate::telemetry::metrics;
 use crate::wire::envelope::Body as Content;
-use crate::wire::{Message, Method, Request, headers};
+use crate::wire::{Message, Method, Request};
 use axum::body::Body;
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use prometheus::IntCounter;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const LEFT: HeaderName = HeaderName::from_static("ratelimit");
@@ -30,11 +30,10 @@ pub fn refused_unread(
     gate: &Gate,
     mount: &Mount,
     access: &Access,
-    map: &HeaderMap,
+    said: &Said<'_>,
 ) -> Option<Response<Body>> {
     let limits = gate.limits.as_ref()?;
-    let method = map.get(&headers::METHOD).and_then(|value| value.to_str().ok()).map(Method::parse);
-    let length = map.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+    let (method, length) = (said.any_method().map(Method::parse), said.length());
     let refused = match &method {
         // A client that says another method here than in its message is refused for that.
         Some(method) if !method.is_notification() => {
@@ -49,15 +48,14 @@ pub fn refused_unread(
     Some(refusal(gate, &refused))
 }
 
-/// Answers what was read, if the limits of its caller admit it.
-pub async fn answer(
-    gate: Arc<Gate>,
-    mount: Arc<Mount>,
-    access: Arc<Access>,
-    map: HeaderMap,
-    content: Content,
-) -> Response<Body> {
-    let asked = match &content {
+/// Asks whether the limits of its caller admit what was read. Error: the answer where they do not.
+pub async fn ask(
+    gate: &Gate,
+    mount: &Mount,
+    access: &Access,
+    content: &Content,
+) -> Result<Option<Box<Admitted>>, Response<Body>> {
+    let asked = match content {
         Content::One(message) => of_message(message),
         Content::Batch(members) => members
             .iter()
@@ -68,14 +66,7 @@ pub async fn answer(
                 all
             }),
     };
-    match ask(&gate, &mount, &access, asked).await {
-        Ok(admitted) => {
-            let mut response = requests::take(gate, mount, access, map, content).await;
-            told(admitted, response.headers_mut());
-            response
-        }
-        Err(refusal) => refusal,
-    }
+    admitted(gate, mount, access, asked).await.map(|admitted| admitted.map(Box::new))
 }
 
 /// Asks for requests that come by HTTP+SSE.
@@ -87,15 +78,15 @@ pub async fn ask_for(
 ) -> Result<(), Response<Body>> {
     let mut asked = Asked::default();
     requests.iter().for_each(|request| asked.add(Class::of(&request.method)));
-    ask(gate, mount, access, asked).await.map(drop)
+    admitted(gate, mount, access, asked).await.map(drop)
 }
 
 /// Asks for the opening of a stream.
 pub async fn ask_to_listen(gate: &Gate, mount: &Mount, access: &Access) -> Result<(), Response<Body>> {
-    ask(gate, mount, access, Asked::one(Class::Control)).await.map(drop)
+    admitted(gate, mount, access, Asked::one(Class::Control)).await.map(drop)
 }
 
-async fn ask(
+async fn admitted(
     gate: &Gate,
     mount: &Mount,
     access: &Access,
@@ -120,8 +111,11 @@ fn of_message(message: &Message) -> Asked {
     }
 }
 
-fn told(admitted: Option<Admitted>, map: &mut HeaderMap) {
-    if let Some(Admitted { policy, left }) = admitted.filter(|admitted| !admitted.policy.is_empty()) {
+/// Tells a caller what is left of its limits, where there are any.
+pub fn told(admitted: Option<Box<Admitted>>, map: &mut HeaderMap) {
+    let Some(admitted) = admitted else { return };
+    let Admitted { policy, left } = *admitted;
+    if !policy.is_empty() {
         map.insert(POLICY, policy);
         map.insert(LEFT, left);
     }
@@ -131,7 +125,10 @@ fn refusal(gate: &Gate, refused: &Refused) -> Response<Body> {
     match refused {
         Refused::Spent { after: Some(after), policy, left, .. } => {
             let mut response = too_many(gate, *after);
-            told(Some(Admitted { policy: policy.clone(), left: left.clone() }), response.headers_mut());
+            told(
+                Some(Box::new(Admitted { policy: policy.clone(), left: left.clone() })),
+                response.headers_mut(),
+            );
             response
         }
         Refused::Spent { after: None, .. } => {

@@ -6,54 +6,57 @@ use super::callers::Told;
 use super::dispatch::{self, Events};
 use super::gate::{Gate, Mount};
 use super::modern_headers::{self, Misformed};
+use super::said::Said;
 use super::seen;
 use super::writer::Writer;
 use crate::clock;
 use crate::mcp::{Access, Call, Caller, Cancel, Client, Event, Outcome, Reason, Reply};
 use crate::telemetry::metrics;
-use crate::wire::headers::Accepted;
+use crate::ticks;
 use crate::wire::params::Params;
 use crate::wire::sse::{self, SseEvent};
-use crate::wire::{Id, Message, Method, Raw, Request, Version, meta};
+use crate::wire::{Id, Message, Method, Raw, Request, Span, Version};
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::{FutureExt, StreamExt, stream};
-use http::{HeaderMap, Response, StatusCode};
+use http::{Response, StatusCode};
 use std::sync::Arc;
 
-/// Answers a message whose `_meta` says that it is modern.
-pub async fn answer(
-    gate: Arc<Gate>,
+/// A request that is in order: the call that it asks for, and how its client takes the answer.
+pub struct Asked {
     mount: Arc<Mount>,
-    access: Arc<Access>,
-    map: HeaderMap,
+    call: Call,
+    id: Id,
+    can_stream: bool,
+}
+
+/// What a message asks for whose `_meta` says that it is modern. Error: the answer to what is no call, and to faults of form.
+pub async fn asked(
+    gate: &Arc<Gate>,
+    mount: Arc<Mount>,
+    access: &Arc<Access>,
+    said: &Said<'_>,
+    can_stream: bool,
     message: Message,
-) -> Response<Body> {
+) -> Result<Asked, Response<Body>> {
     let request = match message {
         Message::Request(request) => request,
         // No notification of a modern client means anything over HTTP: it is accepted and not run.
-        Message::Notification(_) => return body::empty(&gate, StatusCode::ACCEPTED),
+        Message::Notification(_) => return Err(body::empty(gate, StatusCode::ACCEPTED)),
         Message::Response(_) => {
-            return misformed(&gate, None, not_ours("a modern client sends no responses"));
+            return Err(misformed(gate, None, not_ours("a modern client sends no responses")));
         }
     };
-    let id = request.id.clone();
-    let (call, method) = match read(&gate, &mount, &access, &map, request).await {
-        Ok(read) => read,
-        Err(fault) => return misformed(&gate, Some(&id), fault),
+    let call = match read(gate, &mount, access, said, &request).await {
+        Ok(call) => call,
+        Err(fault) => return Err(misformed(gate, Some(&request.id), fault)),
     };
-    let can_stream = Accepted::of(&map).stream;
-    if method == Method::Listen && !can_stream {
-        return misformed(
-            &gate,
-            Some(&id),
-            not_ours("subscriptions/listen needs text/event-stream in Accept"),
-        );
+    if call.method == Method::Listen && !can_stream {
+        let fault = not_ours("subscriptions/listen needs text/event-stream in Accept");
+        return Err(misformed(gate, Some(&request.id), fault));
     }
-    // The connection can use the buffer again that they stand in.
-    drop(map);
-    respond(gate, mount, call, id, can_stream).await
+    Ok(Asked { mount, call, id: request.id, can_stream })
 }
 
 fn not_ours(why: &str) -> Misformed {
@@ -70,13 +73,13 @@ async fn read(
     gate: &Arc<Gate>,
     mount: &Mount,
     access: &Arc<Access>,
-    map: &HeaderMap,
-    request: Request,
-) -> Result<(Call, Method), Misformed> {
+    said: &Said<'_>,
+    request: &Request,
+) -> Result<Call, Misformed> {
     let Request { id, method, params } = request;
-    let (version, mixed) = modern_headers::version(&gate.rules, map, &params)?;
-    modern_headers::names(map, &method, &params, mixed)?;
-    let caller = caller(gate, mount, access, map, &params, version);
+    let (version, mixed) = modern_headers::version(&gate.rules, said, params)?;
+    modern_headers::names(said, method, params, mixed)?;
+    let caller = caller(gate, mount, access, said, params, version);
     if mixed {
         metrics().compat.with_label_values(&["mixed_version_header"]).inc();
         tracing::warn!(
@@ -84,23 +87,22 @@ async fn read(
             "a legacy version header over modern _meta was followed"
         );
     }
-    if method == Method::ToolsCall {
-        modern_headers::params(&*mount.backend, &caller, map, &params, mixed).await?;
+    if *method == Method::ToolsCall {
+        modern_headers::params(&*mount.backend, &caller, said.map, params, mixed).await?;
     }
-    let http = seen::carried(gate, map);
-    let watch = seen::arrives(gate, &caller, (&method, &params, &id), ("http", &http));
-    let call = Call {
+    let http = seen::carried(gate, said.map);
+    let watch = seen::arrives(gate, &caller, (method, params, id), ("http", &http));
+    Ok(Call {
         progress: params.progress(),
         caller,
         method: method.clone(),
-        params,
+        params: params.clone(),
         resume: None,
         trail: None,
         cancel: Cancel::never(),
         deadline: clock::lately() + gate.rules.call,
         watch: Some(watch),
-    };
-    Ok((call, method))
+    })
 }
 
 /// Who calls, as request and headers say.
@@ -108,20 +110,20 @@ fn caller(
     gate: &Gate,
     mount: &Mount,
     access: &Arc<Access>,
-    map: &HeaderMap,
+    said: &Said<'_>,
     params: &Params,
     version: Version,
 ) -> Arc<Caller> {
-    let client = described(params);
-    let agent = map.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok());
-    let text = |raw: &Option<Raw>| raw.as_ref().map(|r| r.text().clone());
-    let (info, capabilities) = (text(&client.info), text(&client.capabilities));
+    let (info, capabilities) = own_words(params);
+    let agent = said.agent();
     let make = || {
+        // What is kept must not share the request's buffer.
+        let kept = |object: &[u8]| Raw::trusted(Bytes::copy_from_slice(object));
         let client = Arc::new(Client {
-            info: client.info.as_ref().map(Raw::detached),
-            capabilities: client.capabilities.as_ref().map(Raw::detached),
+            info: info.map(kept),
+            capabilities: capabilities.map(kept),
             user_agent: agent.map(Into::into),
-            headers: super::http::forwarded(gate, map),
+            headers: super::http::forwarded(gate, said.map),
         });
         let session = gate.sessions.pooled(access.principal.clone(), mount.name.clone(), client.clone());
         Caller { access: access.clone(), profile: mount.name.clone(), client, version, session }
@@ -130,52 +132,51 @@ fn caller(
         // What headers bring differs from request to request.
         return Arc::new(make());
     }
-    let told = Told {
-        profile: &mount.name,
-        access,
-        version,
-        info: info.as_deref(),
-        capabilities: capabilities.as_deref(),
-        agent,
+    gate.callers.get(Told { profile: &mount.name, access, version, info, capabilities, agent }, make)
+}
+
+/// What this request's `_meta` says of the client: who it is, and what it can do.
+fn own_words(params: &Params) -> (Option<&[u8]>, Option<&[u8]>) {
+    let object = |span: &Option<Span>| {
+        let span = span.as_ref()?;
+        let text = &params.raw.text()[span.start as usize..span.end as usize];
+        text.starts_with(b"{").then_some(text)
     };
-    gate.callers.get(told, make)
+    match &params.meta {
+        Some(meta) => (object(&meta.client_info), object(&meta.capabilities)),
+        None => (None, None),
+    }
 }
 
 /// The client as this request's `_meta` describes it. What HTTP headers say of it is not in there.
 pub fn described(params: &Params) -> Client {
-    let field = |pick: fn(&meta::Meta) -> &Option<crate::wire::Span>| {
-        params.meta.as_ref().and_then(|m| pick(m).as_ref()).map(|span| params.raw.part(span))
-    };
-    let object = |raw: Option<Raw>| raw.filter(|r| r.text().first() == Some(&b'{'));
-    Client {
-        info: object(field(|m| &m.client_info)),
-        capabilities: object(field(|m| &m.capabilities)),
-        ..Client::default()
-    }
+    let (info, capabilities) = own_words(params);
+    let raw = |object: &[u8]| Raw::trusted(params.raw.text().slice_ref(object));
+    Client { info: info.map(raw), capabilities: capabilities.map(raw), ..Client::default() }
 }
 
 /// One JSON body where the outcome comes alone and soon; an SSE stream as soon as something precedes it, or silence
 /// would make a proxy give up.
-async fn respond(gate: Arc<Gate>, mount: Arc<Mount>, call: Call, id: Id, can_stream: bool) -> Response<Body> {
+pub async fn respond(gate: Arc<Gate>, asked: Asked) -> Response<Body> {
+    let Asked { mount, call, id, can_stream } = asked;
     let write = Writer::new(&call, id);
-    let soon = gate.rules.open_after;
+    let soon = clock::lately() + gate.rules.open_after;
     let mut first = dispatch::begin(gate.clone(), mount, call).boxed();
-    let opened =
-        if can_stream { tokio::time::timeout(soon, &mut first).await } else { Ok(first.as_mut().await) };
+    let opened = if can_stream { ticks::within(soon, &mut first).await } else { Some(first.as_mut().await) };
     let outcome = match opened {
-        Err(_) => {
+        None => {
             let streamed = Streamed::new(&gate, write);
             return body::events(&gate, "post", streamed.stream(Waiting::First(first)));
         }
-        Ok((Some(Event::Done(outcome)), _)) => outcome,
-        Ok((Some(Event::Ask(ask)), _)) => write.refusal(&ask),
-        Ok((first, rest)) if can_stream => {
+        Some((Some(Event::Done(outcome)), _)) => outcome,
+        Some((Some(Event::Ask(ask)), _)) => write.refusal(&ask),
+        Some((first, rest)) if can_stream => {
             let kind = if write.is_standing() { "listen" } else { "post" };
             let streamed = Streamed::new(&gate, write);
             return body::events(&gate, kind, streamed.stream(Waiting::Events(first, rest)));
         }
         // The client takes one JSON body alone: what precedes the outcome is let go, and nothing can be asked.
-        Ok((first, rest)) => Reply::Stream(stream::iter(first).chain(rest).boxed()).outcome().await,
+        Some((first, rest)) => Reply::Stream(stream::iter(first).chain(rest).boxed()).outcome().await,
     };
     let lacks = answer::lacks(&outcome).cloned();
     let (status, message) = write.outcome(outcome);

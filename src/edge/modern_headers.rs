@@ -1,10 +1,11 @@
 //! The headers of a modern request, held against its body (2026-07-28 transports, *Server Validation*).
 
 use super::gate::Rules;
+use super::said::Said;
 use crate::mcp::{Backend, Caller, Kind};
 use crate::wire::headers::{self, HeaderError};
 use crate::wire::params::Params;
-use crate::wire::{Era, Id, Method, Raw, Version, code, envelope, param_headers};
+use crate::wire::{Era, Id, Method, Raw, Span, Version, code, envelope, param_headers};
 use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::json;
@@ -36,36 +37,50 @@ fn params_fault(why: impl Into<String>) -> Misformed {
 
 /// The version of a modern request, once its `_meta` and version header are in order. The second value tells that
 /// header and body differed and the configuration says to follow the body.
-pub fn version(rules: &Rules, map: &HeaderMap, params: &Params) -> Result<(Version, bool), Misformed> {
-    let said = said(params)?;
-    let header = match headers::folded(map, &headers::PROTOCOL_VERSION) {
+pub fn version(rules: &Rules, said: &Said<'_>, params: &Params) -> Result<(Version, bool), Misformed> {
+    let header = said.version();
+    let newest = Version::MODERN.as_str();
+    if header == Ok(Some(newest)) && params.meta.as_ref().is_some_and(|m| reads(params, &m.version, newest)) {
+        return Ok((described(params, Version::MODERN)?, false));
+    }
+    let stated = stated(params)?;
+    let header = match header {
         Ok(Some(header)) => header,
         Ok(None) => return Err(mismatch("the MCP-Protocol-Version header is missing")),
         Err(e) => return Err(mismatch(format!("MCP-Protocol-Version: {e}"))),
     };
-    let legacy_header = Version::parse(header).is_some_and(|v| v.era() == Era::Legacy);
-    let mixed = header != said;
-    if mixed && !(rules.follow_meta && legacy_header) {
+    let legacy_header = || Version::parse(header).is_some_and(|v| v.era() == Era::Legacy);
+    let mixed = header != stated;
+    if mixed && !(rules.follow_meta && legacy_header()) {
         return Err(mismatch("MCP-Protocol-Version differs from the version in _meta"));
     }
-    Ok((spoken(params)?, mixed))
+    Ok((known(params, &stated)?, mixed))
 }
 
 /// The version of a modern request by its `_meta` alone, which must be in order: what decides where there are no headers.
 pub fn spoken(params: &Params) -> Result<Version, Misformed> {
-    let said = said(params)?;
-    let version = Version::parse(&said).filter(|v| v.era() == Era::Modern).ok_or_else(|| Misformed {
+    known(params, &stated(params)?)
+}
+
+/// The version that `_meta` states, where the rest of it is in order too.
+fn known(params: &Params, stated: &str) -> Result<Version, Misformed> {
+    let version = Version::parse(stated).filter(|v| v.era() == Era::Modern).ok_or_else(|| Misformed {
         code: code::UNSUPPORTED_VERSION,
         why: "unsupported protocol version".into(),
-        data: Some(json!({"supported": Version::ALL.map(|v| v.as_str()), "requested": said})),
+        data: Some(json!({"supported": Version::ALL.map(|v| v.as_str()), "requested": stated})),
     })?;
+    described(params, version)
+}
+
+/// The version of a request, where its `_meta` says what the client can do.
+fn described(params: &Params, version: Version) -> Result<Version, Misformed> {
     match params.meta.as_ref().and_then(|meta| meta.capabilities.as_ref()) {
         Some(span) if params.raw.text()[span.start as usize] == b'{' => Ok(version),
         _ => Err(params_fault(format!("_meta must carry an object {:?}", crate::wire::meta::CAPABILITIES))),
     }
 }
 
-fn said(params: &Params) -> Result<Cow<'_, str>, Misformed> {
+fn stated(params: &Params) -> Result<Cow<'_, str>, Misformed> {
     let meta = params.meta.as_ref().ok_or_else(|| params_fault("_meta is missing"))?;
     meta.version
         .as_ref()
@@ -73,10 +88,17 @@ fn said(params: &Params) -> Result<Cow<'_, str>, Misformed> {
         .ok_or_else(|| params_fault(format!("_meta must carry a string {:?}", crate::wire::meta::VERSION)))
 }
 
+/// Whether the string at `span` is this one, and written as it is: what nearly all are.
+fn reads(params: &Params, span: &Option<Span>, text: &str) -> bool {
+    let Some(span) = span else { return false };
+    let token = &params.raw.text()[span.start as usize..span.end as usize];
+    matches!(token, [b'"', plain @ .., b'"'] if plain == text.as_bytes()) && !text.contains('\\')
+}
+
 /// `Mcp-Method` and `Mcp-Name` against the body. `lenient` (a mixed version header that is followed) lets them be
 /// absent, never different.
-pub fn names(map: &HeaderMap, method: &Method, params: &Params, lenient: bool) -> Result<(), Misformed> {
-    match headers::folded(map, &headers::METHOD) {
+pub fn names(said: &Said<'_>, method: &Method, params: &Params, lenient: bool) -> Result<(), Misformed> {
+    match said.method() {
         Ok(Some(header)) if header == method.as_str() => {}
         Ok(None) if lenient => {}
         Ok(None) => return Err(mismatch("the Mcp-Method header is missing")),
@@ -89,9 +111,15 @@ pub fn names(map: &HeaderMap, method: &Method, params: &Params, lenient: bool) -
         Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => (&params.task_id, "taskId"),
         _ => return Ok(()),
     };
+    let header = said.name();
+    if let Ok(Some(header)) = &header
+        && reads(params, field, header)
+    {
+        return Ok(());
+    }
     let body =
         params.string(field).ok_or_else(|| params_fault(format!("params must carry a string {what:?}")))?;
-    match headers::decoded(map, &headers::NAME) {
+    match header {
         Ok(Some(header)) if header == body => Ok(()),
         Ok(None) if lenient => Ok(()),
         Ok(None) => Err(mismatch("the Mcp-Name header is missing")),

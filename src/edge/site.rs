@@ -1,6 +1,7 @@
 //! Requests for pages beside MCP, handed to the room whose they are: read whole and bounded, guarded by who reads them.
 
 use super::gate::Gate;
+use super::said::Said;
 use super::{body, guard, http::read};
 use crate::auth::pages::{Asked, LARGEST, Readers};
 use axum::body::Body;
@@ -22,7 +23,7 @@ pub async fn answer(gate: Arc<Gate>, parts: request::Parts, body: &mut Body) -> 
         Readers::Browsers if guard::admit_origin(&gate.rules, &parts.headers).is_err() => {
             body::refusal(&gate, StatusCode::FORBIDDEN, "this page is not for other origins")
         }
-        _ => match read(&gate, &parts.headers, body, LARGEST).await {
+        _ => match read(&gate, Said::of(&parts.headers).length(), body, LARGEST).await {
             Ok(body) => {
                 let asked = Asked {
                     verb: parts.method,

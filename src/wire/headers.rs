@@ -12,7 +12,8 @@ pub static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 pub const PARAM_PREFIX: &str = "mcp-param-";
 pub static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-const OPEN: &str = "=?base64?";
+/// How a value in the base64 form begins.
+pub const OPEN: &str = "=?base64?";
 const CLOSE: &str = "?=";
 
 /// `text` as a header value: itself where it is plain ASCII that no reader would alter, else in the base64 form.
@@ -89,10 +90,6 @@ pub struct Accepted {
 
 impl Accepted {
     pub fn of(map: &http::HeaderMap) -> Accepted {
-        // What clients of MCP send, nearly all of them.
-        if map.get(http::header::ACCEPT).is_some_and(|v| v == "application/json, text/event-stream") {
-            return Accepted { json: true, stream: true };
-        }
         Accepted { json: accepts(map, "application", "json"), stream: accepts(map, "text", "event-stream") }
     }
 }

@@ -26,18 +26,18 @@ pub async fn initialize(
     gate: Arc<Gate>,
     mount: Arc<Mount>,
     access: Arc<Access>,
-    map: HeaderMap,
+    map: &HeaderMap,
     message: Message,
 ) -> Response<Body> {
     let Message::Request(request) = message else { return body::empty(&gate, StatusCode::ACCEPTED) };
     let id = request.id;
-    let (version, client) = match read(&request.params, &map, &id) {
+    let (version, client) = match read(&request.params, map, &id) {
         Ok(read) => read,
         Err(message) => return body::json(&gate, StatusCode::OK, message),
     };
     if gate.rules.stateless {
         let (status, message) =
-            answer(&Peer::without(&gate, &mount, access, &map, version), &id, &request.params).await;
+            answer(&Peer::without(&gate, &mount, access, map, version), &id, &request.params).await;
         return body::json(&gate, status.unwrap_or(StatusCode::OK), message);
     }
     let session = match open(&gate, &mount, &access, version, client, Transport::Streamable).await {
@@ -47,7 +47,7 @@ pub async fn initialize(
             return peer::refused(&gate, StatusCode::OK, Some(&id), code::INVALID_PARAMS, &why.to_string());
         }
     };
-    let peer = Peer::holding(&gate, &mount, access, &map, session.clone());
+    let peer = Peer::holding(&gate, &mount, access, map, session.clone());
     let (status, message) = answer(&peer, &id, &request.params).await;
     let mut response = body::json(&gate, status.unwrap_or(StatusCode::OK), message);
     if status.is_none() {

@@ -1,12 +1,13 @@
 //! A legacy client as one message finds it: its session or none, and who calls. And the refusals that name sessions.
 
 use crate::edge::gate::{Gate, Mount};
+use crate::edge::said::Said;
 use crate::edge::{answer, body, http as requests, seen};
 use crate::mcp::{Access, Caller, Client};
 use crate::session::{Facts, Found, LiveSession, Transport};
 use crate::telemetry::{Carried, Watch};
 use crate::wire::params::Params;
-use crate::wire::{Id, Method, Version, code, envelope, headers};
+use crate::wire::{Id, Method, Version, code, envelope};
 use arc_swap::Guard;
 use axum::body::Body;
 use http::header;
@@ -42,11 +43,11 @@ impl Peer {
         gate: Arc<Gate>,
         mount: Arc<Mount>,
         access: Arc<Access>,
-        map: &HeaderMap,
+        said: &Said<'_>,
         id: Option<&Id>,
     ) -> Result<Peer, Response<Body>> {
-        let name = headers::folded(map, &headers::SESSION_ID).ok().flatten().unwrap_or_default();
-        Peer::of(gate, mount, access, map, name, Transport::Streamable, id).await
+        let name = said.session().ok().flatten().unwrap_or_default();
+        Peer::of(gate, mount, access, said.map, name, Transport::Streamable, id).await
     }
 
     /// The session of this name, where it lives on `transport`.

@@ -1,0 +1,250 @@
+//! What the headers of a request say, as far as it decides the request's way: found in one pass over them, where each look-up by
+//! name would hash the name. It is read as `wire::headers` reads it, and by that where it is written in no usual way.
+
+use crate::wire::headers::{self, Accepted, HeaderError};
+use http::header::{self, HeaderName, HeaderValue};
+use http::{HeaderMap, request};
+use std::borrow::Cow;
+use std::net::SocketAddr;
+
+/// A request as it came, its body aside.
+pub struct Came<'a> {
+    pub head: &'a request::Parts,
+    pub said: Said<'a>,
+    /// Who sent it.
+    pub peer: SocketAddr,
+}
+
+/// The values of one header.
+#[derive(Clone, Copy, Default)]
+enum Values<'a> {
+    #[default]
+    None,
+    One(&'a HeaderValue),
+    /// The first of several.
+    Many(&'a HeaderValue),
+}
+
+#[derive(Clone, Default)]
+struct Found<'a> {
+    host: Values<'a>,
+    origin: Values<'a>,
+    expect: Values<'a>,
+    accept: Values<'a>,
+    media: Values<'a>,
+    length: Values<'a>,
+    agent: Values<'a>,
+    version: Values<'a>,
+    method: Values<'a>,
+    name: Values<'a>,
+    session: Values<'a>,
+}
+
+/// The headers of a request.
+#[derive(Clone)]
+pub struct Said<'a> {
+    /// All of them.
+    pub map: &'a HeaderMap,
+    found: Found<'a>,
+}
+
+impl<'a> Values<'a> {
+    fn add(&mut self, value: &'a HeaderValue) {
+        *self = match *self {
+            Values::None => Values::One(value),
+            Values::One(first) | Values::Many(first) => Values::Many(first),
+        };
+    }
+
+    fn first(self) -> Option<&'a HeaderValue> {
+        match self {
+            Values::None => None,
+            Values::One(first) | Values::Many(first) => Some(first),
+        }
+    }
+
+    /// Whether there is this value and no other.
+    fn is(self, usual: &str) -> bool {
+        matches!(self, Values::One(value) if value.as_bytes() == usual.as_bytes())
+    }
+
+    /// The value of one that is given once, and in which nothing stands that a reader might take for several or leave out.
+    fn plain(self) -> Option<&'a str> {
+        let Values::One(value) = self else { return None };
+        let bytes = value.as_bytes();
+        let odd = bytes.iter().fold(false, |odd, byte| odd | !matches!(byte, b'!'..=b'~') | (*byte == b','));
+        std::str::from_utf8(bytes).ok().filter(|_| !odd)
+    }
+}
+
+impl<'a> Said<'a> {
+    pub fn of(map: &'a HeaderMap) -> Said<'a> {
+        let mut found = Found::default();
+        for (name, value) in map {
+            let values = match name.as_str() {
+                "host" => &mut found.host,
+                "origin" => &mut found.origin,
+                "expect" => &mut found.expect,
+                "accept" => &mut found.accept,
+                "mcp-name" => &mut found.name,
+                "mcp-method" => &mut found.method,
+                "user-agent" => &mut found.agent,
+                "content-type" => &mut found.media,
+                "content-length" => &mut found.length,
+                "mcp-session-id" => &mut found.session,
+                "mcp-protocol-version" => &mut found.version,
+                _ => continue,
+            };
+            values.add(value);
+        }
+        Said { map, found }
+    }
+
+    /// All values of `Host`; what is no text is empty.
+    pub fn hosts(&self) -> impl Iterator<Item = &'a str> {
+        let host = self.found.host;
+        let rest = matches!(host, Values::Many(_)).then(|| self.map.get_all(header::HOST).iter().skip(1));
+        host.first().into_iter().chain(rest.into_iter().flatten()).map(|v| v.to_str().unwrap_or_default())
+    }
+
+    pub fn origin(&self) -> Option<&'a HeaderValue> {
+        self.found.origin.first()
+    }
+
+    /// Whether the client sends its body once it is given leave.
+    pub fn expects(&self) -> bool {
+        self.found.expect.first().is_some()
+    }
+
+    /// What `Accept` admits.
+    pub fn accepted(&self) -> Accepted {
+        // What clients of MCP send, nearly all of them.
+        match self.found.accept.is("application/json, text/event-stream") {
+            true => Accepted { json: true, stream: true },
+            false => Accepted::of(self.map),
+        }
+    }
+
+    /// Whether `Content-Type` names JSON.
+    pub fn is_json(&self) -> bool {
+        self.found.media.is("application/json") || headers::is_json(self.map)
+    }
+
+    /// `Content-Length`, where there is one.
+    pub fn length(&self) -> Option<u64> {
+        self.found.length.first()?.to_str().ok()?.parse().ok()
+    }
+
+    pub fn agent(&self) -> Option<&'a str> {
+        self.found.agent.first()?.to_str().ok()
+    }
+
+    /// The protocol version that is named.
+    pub fn version(&self) -> Result<Option<&'a str>, HeaderError> {
+        self.folded(self.found.version, &headers::PROTOCOL_VERSION)
+    }
+
+    /// Whether a session is named.
+    pub fn has_session(&self) -> bool {
+        self.found.session.first().is_some()
+    }
+
+    /// The session that is named.
+    pub fn session(&self) -> Result<Option<&'a str>, HeaderError> {
+        self.folded(self.found.session, &headers::SESSION_ID)
+    }
+
+    pub fn method(&self) -> Result<Option<&'a str>, HeaderError> {
+        self.folded(self.found.method, &headers::METHOD)
+    }
+
+    /// As [`Said::method`], where nothing need hold: the text of the first value.
+    pub fn any_method(&self) -> Option<&'a str> {
+        self.found.method.first()?.to_str().ok()
+    }
+
+    /// The name of what is called, decoded.
+    pub fn name(&self) -> Result<Option<Cow<'a, str>>, HeaderError> {
+        match self.found.name.plain() {
+            Some(name) if !name.starts_with(headers::OPEN) => Ok(Some(Cow::Borrowed(name))),
+            _ => headers::decoded(self.map, &headers::NAME),
+        }
+    }
+
+    fn folded(&self, values: Values<'a>, name: &HeaderName) -> Result<Option<&'a str>, HeaderError> {
+        match (values.plain(), values) {
+            (Some(text), _) => Ok(Some(text)),
+            (None, Values::None) => Ok(None),
+            (None, _) => headers::folded(self.map, name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Headers of the kinds that are looked for, as odd as they come.
+    fn maps() -> impl Strategy<Value = HeaderMap> {
+        let names = [
+            header::HOST,
+            header::ACCEPT,
+            header::CONTENT_TYPE,
+            header::CONTENT_LENGTH,
+            header::USER_AGENT,
+            header::TE,
+            headers::PROTOCOL_VERSION.clone(),
+            headers::METHOD.clone(),
+            headers::NAME.clone(),
+            headers::SESSION_ID.clone(),
+        ];
+        let values = prop_oneof![
+            prop::sample::select(vec![
+                "",
+                "application/json, text/event-stream",
+                "application/json",
+                "APPLICATION/json; charset=utf-8",
+                "2026-07-28",
+                "2025-11-25, 2025-11-25",
+                "=?base64?YQ==?=",
+                "=?base64?*?=",
+                " padded\t",
+                "17",
+            ])
+            .prop_map(|value| value.as_bytes().to_vec()),
+            "[ -~\t]{0,12}".prop_map(String::into_bytes),
+            prop::collection::vec(prop_oneof![Just(b','), Just(b' '), 0x80..=0xffu8, b'!'..=b'~'], 0..6),
+        ];
+        let header = (prop::sample::select(names.to_vec()), values);
+        prop::collection::vec(header, 0..12).prop_map(|headers| {
+            let mut map = HeaderMap::new();
+            for (name, value) in headers {
+                map.append(name, HeaderValue::from_bytes(&value).unwrap());
+            }
+            map
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_found_in_one_pass_is_what_a_look_by_name_finds(map in maps()) {
+            let said = Said::of(&map);
+            let text = |name: HeaderName| map.get(name).and_then(|value| value.to_str().ok());
+            let hosts: Vec<_> =
+                map.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or_default()).collect();
+            prop_assert_eq!(said.hosts().collect::<Vec<_>>(), hosts);
+            prop_assert_eq!(said.agent(), text(header::USER_AGENT));
+            prop_assert_eq!(said.length(), text(header::CONTENT_LENGTH).and_then(|n| n.parse().ok()));
+            prop_assert_eq!(said.is_json(), headers::is_json(&map));
+            let (accepted, theirs) = (said.accepted(), Accepted::of(&map));
+            prop_assert_eq!((accepted.json, accepted.stream), (theirs.json, theirs.stream));
+            prop_assert_eq!(said.version(), headers::folded(&map, &headers::PROTOCOL_VERSION));
+            prop_assert_eq!(said.session(), headers::folded(&map, &headers::SESSION_ID));
+            prop_assert_eq!(said.has_session(), map.contains_key(&headers::SESSION_ID));
+            prop_assert_eq!(said.method(), headers::folded(&map, &headers::METHOD));
+            prop_assert_eq!(said.any_method(), text(headers::METHOD.clone()));
+            prop_assert_eq!(said.name(), headers::decoded(&map, &headers::NAME));
+        }
+    }
+}
