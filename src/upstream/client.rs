@@ -3,19 +3,23 @@
 
 mod body;
 mod connection;
+mod fields;
 mod framing;
 mod head;
 mod pool;
+mod socket;
+mod usual;
 
 pub use body::Body;
+pub use fields::Fields;
+pub use usual::{Own, Usual};
 
 use super::connect::{ConnectError, Connector};
 use bytes::Bytes;
 use connection::{Connection, Failed};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
-use hyper_util::rt::TokioIo;
+use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use pool::{IDLE, Pool};
-use smallvec::SmallVec;
+use socket::Socket;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,18 +31,19 @@ pub struct HttpClient {
     pool: Arc<Pool>,
 }
 
-/// A few headers, of which the last of a name counts.
-pub type Headers = SmallVec<[(HeaderName, HeaderValue); 6]>;
-
 /// A request, which is sent from where it stands: nothing of it is copied but to the wire.
 pub struct Sending<'a> {
-    pub method: Method,
-    /// Absolute.
-    pub uri: &'a Uri,
-    /// Headers that it has as others have them, but for those that it names itself.
-    pub usual: &'a HeaderMap,
-    pub own: Headers,
+    /// What it has as others have it, but for the headers that it names itself.
+    pub usual: &'a Usual,
+    pub own: Own<'a>,
     pub body: Bytes,
+}
+
+/// What came back for a request.
+pub struct Response {
+    pub status: StatusCode,
+    pub fields: Fields,
+    pub body: Body,
 }
 
 /// Why a request got no response. Its text names no address; the source of a broken one may.
@@ -64,44 +69,44 @@ impl HttpClient {
 
     /// A new connection to the server that `uri` names.
     async fn connect(&self, uri: Uri) -> Result<Box<Connection>, ClientError> {
-        let socket = self.connector.connect(uri.clone()).await?;
-        let proxied = socket.whole_url();
-        Ok(Connection::new(Box::new(TokioIo::new(socket)), uri, proxied, self.pool.end_of_life()))
+        let socket = Socket::of(self.connector.connect(uri.clone()).await?);
+        Ok(Connection::new(socket, uri, self.pool.end_of_life()))
+    }
+
+    /// What requests of this client to an absolute URI have in common.
+    pub fn usual(&self, method: Method, uri: Uri, headers: HeaderMap) -> Usual {
+        Usual::new(method, uri, headers, self.connector.whole_url())
     }
 
     /// As [`HttpClient::send`], for a request that stands by itself.
-    pub async fn request(&self, request: Request<Bytes>) -> Result<Response<Body>, ClientError> {
+    pub async fn request(&self, request: Request<Bytes>) -> Result<http::Response<Body>, ClientError> {
         let (parts, body) = request.into_parts();
-        let (uri, usual, own) = (&parts.uri, &parts.headers, Headers::new());
-        self.send(&Sending { method: parts.method, uri, usual, own, body }).await
+        let usual = self.usual(parts.method, parts.uri, parts.headers);
+        let came = self.send(&Sending { usual: &usual, own: Own::new(), body }).await?;
+        let mut response = http::Response::new(came.body);
+        *response.status_mut() = came.status;
+        *response.headers_mut() = came.fields.to_map();
+        Ok(response)
     }
 
     /// Sends a request. Dropping the response, or its body before the end, closes the connection. Errors: no connection, or
     /// it ended before the response; of a connection that was idle and ended before it took the request, another is tried.
-    pub async fn send(&self, request: &Sending<'_>) -> Result<Response<Body>, ClientError> {
+    pub async fn send(&self, request: &Sending<'_>) -> Result<Response, ClientError> {
+        let uri = &request.usual.uri;
         loop {
-            let (mut connection, idle) = match self.pool.take(request.uri) {
+            let (mut connection, idle) = match self.pool.take(uri) {
                 Some(connection) => (connection, true),
-                None => (Box::pin(self.connect(request.uri.clone())).await?, false),
+                None => (Box::pin(self.connect(uri.clone())).await?, false),
             };
             match connection.exchange(request).await {
-                Ok(response) => return Ok(response.map(|()| Body::new(connection, &self.pool))),
+                Ok((status, fields)) => {
+                    return Ok(Response { status, fields, body: Body::new(connection, &self.pool) });
+                }
                 Err(Failed { unsent: true, .. }) if idle => {}
                 Err(Failed { error, .. }) => return Err(ClientError::Broken(error)),
             }
         }
     }
-}
-
-/// `Host` for an absolute URI: without a login, and without the scheme's own port (RFC 9110 7.2).
-fn host_of(uri: &Uri) -> HeaderValue {
-    let host = uri.host().unwrap_or_default();
-    let own = if uri.scheme_str() == Some("https") { 443 } else { 80 };
-    let text = match uri.port_u16().filter(|port| *port != own) {
-        Some(port) => format!("{host}:{port}"),
-        None => host.to_owned(),
-    };
-    HeaderValue::try_from(text).expect("the host of a URI has only characters of a header")
 }
 
 #[cfg(test)]

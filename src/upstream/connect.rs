@@ -47,7 +47,6 @@ enum Way {
 /// An open connection.
 pub struct Io {
     stream: Stream,
-    whole_url: bool,
 }
 
 #[expect(clippy::large_enum_variant, reason = "nearly every connection is straight, and its pool boxes it")]
@@ -124,21 +123,22 @@ impl Connector {
         }
     }
 
+    /// Whether requests bear the whole URL and not its path alone (RFC 9112 3.2.2): a proxy reads them.
+    pub fn whole_url(&self) -> bool {
+        matches!(self.way, Way::Proxied { .. })
+    }
+
     /// A new connection to the upstream at `url`.
     pub async fn connect(&self, url: Uri) -> Result<Io, ConnectError> {
         let opening = async {
             match &self.way {
-                Way::Straight(to) => {
-                    to.clone().call(url).await.map(|io| Io { stream: Stream::Straight(io), whole_url: false })
+                Way::Straight(to) => to.clone().call(url).await.map(|io| Io { stream: Stream::Straight(io) }),
+                Way::Proxied { to, proxy } => {
+                    to.clone().call(proxy.url.clone()).await.map(|io| Io { stream: Stream::Straight(io) })
                 }
-                Way::Proxied { to, proxy } => to
-                    .clone()
-                    .call(proxy.url.clone())
-                    .await
-                    .map(|io| Io { stream: Stream::Straight(io), whole_url: true }),
                 Way::Tunnel(to) => {
                     let io = to.clone().call(url).await;
-                    io.map(|io| Io { stream: Stream::Tunnel(Box::new(io)), whole_url: false })
+                    io.map(|io| Io { stream: Stream::Tunnel(Box::new(io)) })
                 }
             }
         };
@@ -157,9 +157,12 @@ impl Connector {
 }
 
 impl Io {
-    /// Whether requests on it bear the whole URL and not its path alone (RFC 9112 3.2.2): a proxy reads them.
-    pub fn whole_url(&self) -> bool {
-        self.whole_url
+    /// The TCP connection, where nothing stands on it; else what it was.
+    pub fn into_tcp(self) -> Result<TcpStream, Io> {
+        match self.stream {
+            Stream::Straight(MaybeHttpsStream::Http(tcp)) => Ok(tcp.into_inner()),
+            stream => Err(Io { stream }),
+        }
     }
 }
 

@@ -1,13 +1,12 @@
 //! The credential that a request bears to an upstream, asked for where it is sent. What credentials are made of, and where
 //! they rest, is behind [`Credentials`]; here stands only when one is asked for and what a refusal of it leads to.
 
-use super::client::Body;
 use super::transport::TransportError;
 use crate::mcp::Access;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::header::WWW_AUTHENTICATE;
-use http::{HeaderMap, HeaderValue, Response};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -108,12 +107,12 @@ impl<'a> Tries<'a> {
     }
 
     /// How the answer refuses the credential; `None`: it does not.
-    pub fn refusal(&self, response: &Response<Body>) -> Option<Refusal> {
-        let status = response.status().as_u16();
+    pub fn refusal(&self, status: StatusCode, headers: &HeaderMap) -> Option<Refusal> {
+        let status = status.as_u16();
         if !matches!(status, 401 | 403) {
             return None;
         }
-        let challenges = challenges(response.headers());
+        let challenges = challenges(headers);
         let scope = challenges.iter().any(|challenge| challenge.contains("insufficient_scope"));
         (status == 401 || scope).then(|| Refusal {
             used: self.used.clone(),

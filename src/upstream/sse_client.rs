@@ -172,7 +172,7 @@ async fn send(
             request.headers_mut().insert(AUTHORIZATION, value);
         }
         let response = client.request(request.clone()).await?;
-        let Some(refusal) = tries.refusal(&response) else { return Ok(response) };
+        let Some(refusal) = tries.refusal(response.status(), response.headers()) else { return Ok(response) };
         tries.mend(refusal).await?;
     }
 }

@@ -111,19 +111,19 @@ pub fn accepts(map: &http::HeaderMap, kind: &str, sub: &str) -> bool {
     !any
 }
 
+pub const JSON: &str = "application/json";
+pub const EVENT_STREAM: &str = "text/event-stream";
+
 /// Whether `Content-Type` names JSON, parameters and case aside.
 pub fn is_json(map: &http::HeaderMap) -> bool {
-    is_media(map, "application/json")
+    map.get(http::header::CONTENT_TYPE).is_some_and(|said| is_media(said.as_bytes(), JSON))
 }
 
-/// Whether `Content-Type` names an event stream.
-pub fn is_event_stream(map: &http::HeaderMap) -> bool {
-    is_media(map, "text/event-stream")
-}
-
-fn is_media(map: &http::HeaderMap, media: &str) -> bool {
-    let Some(said) = map.get(http::header::CONTENT_TYPE) else { return false };
-    let said = said.as_bytes();
+/// Whether a value of `Content-Type` names this media type, parameters and case aside.
+pub fn is_media(said: &[u8], media: &str) -> bool {
+    if said == media.as_bytes() {
+        return true;
+    }
     let end = said.iter().position(|&b| b == b';').unwrap_or(said.len());
     said[..end].trim_ascii().eq_ignore_ascii_case(media.as_bytes())
 }

@@ -4,23 +4,16 @@
 
 use super::framing::{Framing, Part};
 use super::head::{self, Head};
-use super::{Sending, host_of};
+use super::socket::Socket;
+use super::{Fields, Sending};
 use crate::turns::Turn;
 use bytes::{Bytes, BytesMut};
 use http::uri::Authority;
-use http::{HeaderValue, Response, Uri};
+use http::{Method, StatusCode, Uri};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
-use tokio_util::io::poll_read_buf;
-
-/// What a connection runs over.
-pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Socket for T {}
 
 /// Room for one read, at least and at most.
 const READ: usize = 8 << 10;
@@ -29,7 +22,7 @@ const LARGE_READ: usize = 128 << 10;
 const SMALL: usize = 2 << 10;
 
 pub(super) struct Connection {
-    socket: Box<dyn Socket>,
+    socket: Socket,
     /// What was read and is not yet taken.
     input: BytesMut,
     output: Output,
@@ -39,9 +32,6 @@ pub(super) struct Connection {
     lasts: bool,
     /// Any URI of its server.
     to: Uri,
-    host: HeaderValue,
-    /// Whether a proxy of plain HTTP is at its other end, which must be told the whole URI.
-    proxied: bool,
     turn: Turn,
     /// It takes no new request after this.
     pub(super) until: Instant,
@@ -67,16 +57,14 @@ pub(super) struct Failed {
 }
 
 impl Connection {
-    pub(super) fn new(socket: Box<dyn Socket>, to: Uri, proxied: bool, until: Instant) -> Box<Connection> {
+    pub(super) fn new(socket: Socket, to: Uri, until: Instant) -> Box<Connection> {
         Box::new(Connection {
             socket,
             input: BytesMut::new(),
             output: Output::default(),
             framing: Framing::Nothing,
             lasts: true,
-            host: host_of(&to),
             to,
-            proxied,
             turn: Turn::here(),
             until,
         })
@@ -94,18 +82,26 @@ impl Connection {
     }
 
     /// Sends a request and awaits the head of its response.
-    pub(super) async fn exchange(&mut self, request: &Sending<'_>) -> Result<Response<()>, Failed> {
-        self.output.begin(request, &self.host, self.proxied);
-        poll_fn(|context| self.turn.poll(context)).await;
-        self.turn.over();
-        if let Err(error) = poll_fn(|context| Poll::Ready(self.still_open(context))).await {
-            return Err(Failed { error, unsent: true });
-        }
-        match poll_fn(|context| self.poll_head(context)).await {
-            Ok(Head { response, framing, lasts }) => {
-                self.framing = if request.method == http::Method::HEAD { Framing::Nothing } else { framing };
+    pub(super) async fn exchange(&mut self, request: &Sending<'_>) -> Result<(StatusCode, Fields), Failed> {
+        self.output.begin(request);
+        let mut begun = false;
+        let head = poll_fn(|context| {
+            let silent = !begun;
+            if !begun {
+                ready!(self.turn.poll(context));
+                self.turn.over();
+                begun = true;
+                self.still_open(context)?;
+            }
+            self.poll_head(context, silent)
+        })
+        .await;
+        match head {
+            Ok(Head { status, fields, framing, lasts }) => {
+                let nothing = request.usual.method == Method::HEAD;
+                self.framing = if nothing { Framing::Nothing } else { framing };
                 self.lasts = lasts;
-                Ok(response)
+                Ok((status, fields))
             }
             Err(error) => Err(Failed { error, unsent: self.output.sent == 0 }),
         }
@@ -120,8 +116,12 @@ impl Connection {
         }
     }
 
-    fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Head>> {
+    /// `silent`: a read has just said that there is nothing, and will wake when there is.
+    fn poll_head(&mut self, context: &mut Context<'_>, silent: bool) -> Poll<io::Result<Head>> {
         let sending = self.output.poll_send(&mut self.socket, context);
+        if silent && self.socket.is_plain() && !matches!(sending, Poll::Ready(Err(_))) {
+            return Poll::Pending;
+        }
         loop {
             if let Some(head) = head::read(&mut self.input)? {
                 return Poll::Ready(Ok(head));
@@ -167,7 +167,7 @@ impl Connection {
     /// Reads something. Errors: `UnexpectedEof` where the server has closed.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.input.reserve(self.framing.expected().clamp(READ, LARGE_READ));
-        let read = ready!(poll_read_buf(Pin::new(&mut self.socket), context, &mut self.input))?;
+        let read = ready!(self.socket.poll_read(context, &mut self.input))?;
         Poll::Ready(if read == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) })
     }
 }
@@ -180,9 +180,9 @@ fn refused(sending: Poll<io::Result<()>>) -> Option<io::Error> {
 }
 
 impl Output {
-    fn begin(&mut self, request: &Sending<'_>, host: &HeaderValue, proxied: bool) {
+    fn begin(&mut self, request: &Sending<'_>) {
         self.head.clear();
-        head::write(request, host, proxied, &mut self.head);
+        request.usual.write(&request.own, request.body.len(), &mut self.head);
         self.body = match request.body.len() {
             ..=SMALL => {
                 self.head.extend_from_slice(&request.body);
@@ -193,15 +193,15 @@ impl Output {
         (self.sent, self.flushed) = (0, false);
     }
 
-    fn poll_send(&mut self, socket: &mut Box<dyn Socket>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_send(&mut self, socket: &mut Socket, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.sent < self.head.len() + self.body.len() {
             let head = self.head.get(self.sent..).unwrap_or_default();
             let body = &self.body[self.sent.saturating_sub(self.head.len())..];
             let written = match (head, body) {
-                ([], one) | (one, []) => Pin::new(&mut *socket).poll_write(context, one),
+                ([], one) | (one, []) => socket.poll_write(context, one),
                 both => {
                     let both = [IoSlice::new(both.0), IoSlice::new(both.1)];
-                    Pin::new(&mut *socket).poll_write_vectored(context, &both)
+                    socket.poll_write_vectored(context, &both)
                 }
             };
             match ready!(written)? {
@@ -210,7 +210,7 @@ impl Output {
             }
         }
         if !self.flushed {
-            ready!(Pin::new(socket).poll_flush(context))?;
+            ready!(socket.poll_flush(context))?;
             self.flushed = true;
             self.body = Bytes::new();
         }

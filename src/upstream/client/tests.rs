@@ -1,4 +1,5 @@
 use super::*;
+use http::Response;
 use http_body_util::BodyExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -128,18 +129,5 @@ async fn a_connection_takes_no_request_beyond_its_age() {
             assert_eq!(server.answer(&client).await, "ok");
         }
         assert_eq!(server.connections(), connections, "{age:?}");
-    }
-}
-
-#[test]
-fn the_host_is_told_without_login_and_without_the_schemes_own_port() {
-    for (uri, want) in [
-        ("http://a.example/x", "a.example"),
-        ("http://user:pass@a.example:80/", "a.example"),
-        ("https://a.example:443/", "a.example"),
-        ("https://a.example:80/", "a.example:80"),
-        ("http://[::1]:8080/", "[::1]:8080"),
-    ] {
-        assert_eq!(host_of(&uri.parse().unwrap()), want, "{uri}");
     }
 }

@@ -6,16 +6,16 @@ use super::jar::Jar;
 use super::strays::Strays;
 use super::{HttpConfig, body};
 use crate::ticks;
-use crate::upstream::client::{self, HttpClient, Sending};
+use crate::upstream::client::{self, Fields, HttpClient, Own, Response, Sending, Usual};
 use crate::upstream::credentials::{Bearer, Tries};
 use crate::upstream::transport::{
     Answer, Answered, Incoming, Outgoing, Route, TransportError, UpstreamSessionId,
 };
-use crate::wire::{Era, Message, Raw, Version, envelope, headers, json};
+use crate::wire::{Era, Message, Raw, envelope, headers, json};
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, COOKIE, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
@@ -38,10 +38,9 @@ enum Came {
 
 pub(super) struct Exchange {
     client: HttpClient,
-    url: http::Uri,
-    /// What every POST bears, and what every GET and DELETE bears.
-    post: HeaderMap,
-    bare: HeaderMap,
+    post: Usual,
+    get: Usual,
+    delete: Usual,
     jar: Option<Jar>,
     pub(super) limit: usize,
     /// The cancels on their way.
@@ -60,10 +59,10 @@ impl Exchange {
         post.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         post.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Exchange {
+            post: client.usual(Method::POST, config.url.clone(), post),
+            get: client.usual(Method::GET, config.url.clone(), bare.clone()),
+            delete: client.usual(Method::DELETE, config.url, bare),
             client,
-            url: config.url,
-            post,
-            bare,
             jar: config.cookies.then(Jar::default),
             limit: config.limit,
             tasks: TaskTracker::new(),
@@ -94,21 +93,27 @@ impl Exchange {
         route: &Route,
         request: &Outgoing,
     ) -> Result<(Came, Option<UpstreamSessionId>), TransportError> {
-        let mut post = self.request_to(Method::POST, &self.post, route)?;
+        let (cookie, name) = (self.cookie(), request.name.as_deref().map(headers::encode));
+        let mut own = own(route, cookie.as_ref())?;
         if route.version.is_some_and(|v| v.era() == Era::Modern) {
-            post.own.push((headers::METHOD.clone(), value(request.method.as_str())?));
-            if let Some(name) = &request.name {
-                post.own.push((headers::NAME.clone(), value(&headers::encode(name))?));
-            }
+            own.push((&headers::METHOD, value(request.method.as_str())?));
+            own.extend(name.as_ref().map(|name| (&headers::NAME, name.as_bytes())));
         }
-        post.body = envelope::write_request(&request.id, &request.method, &request.params);
-        let response = self.send_out(route, &mut post).await?;
-        if !response.status().is_success() {
+        let body = envelope::write_request(&request.id, &request.method, &request.params);
+        let post = Sending { usual: &self.post, own, body };
+        let response = match &route.bearer {
+            None => self.client.send(&post).await?,
+            // Kept out of the future that every call moves about.
+            Some(bearer) => Box::pin(self.send_with(bearer, &post)).await?,
+        };
+        self.take_cookies(&response);
+        if !response.status.is_success() {
             return Err(Box::pin(self.refusal(route, response)).await.unwrap_or_else(|e| e));
         }
-        let session = session_of(response.headers());
-        if headers::is_event_stream(response.headers()) {
-            return Ok((Came::Stream(response.into_body()), session));
+        let session = session_of(&response.fields);
+        let kind = response.fields.get(&CONTENT_TYPE);
+        if kind.is_some_and(|kind| headers::is_media(kind, headers::EVENT_STREAM)) {
+            return Ok((Came::Stream(response.body), session));
         }
         Ok((Came::One(self.one(response, request).await?), session))
     }
@@ -132,19 +137,16 @@ impl Exchange {
     }
 
     /// The answer that is one JSON body.
-    async fn one(
-        &self,
-        response: Response<client::Body>,
-        request: &Outgoing,
-    ) -> Result<Incoming, TransportError> {
-        if matches!(response.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+    async fn one(&self, response: Response, request: &Outgoing) -> Result<Incoming, TransportError> {
+        if matches!(response.status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Err(garbage("a request was accepted and not answered"));
         }
         // Some servers forget the media type of what is JSON.
-        if response.headers().contains_key(CONTENT_TYPE) && !headers::is_json(response.headers()) {
+        let kind = response.fields.get(&CONTENT_TYPE);
+        if kind.is_some_and(|kind| !headers::is_media(kind, headers::JSON)) {
             return Err(garbage("an answer that is neither JSON nor an event stream"));
         }
-        let text = body::collect(response.into_body(), self.limit).await?;
+        let text = body::collect(response.body, self.limit).await?;
         let message = envelope::read_upstream(text, DEPTH).map_err(|e| garbage(e.to_string()))?;
         match &message {
             Message::Response(r) if r.id.as_ref().is_none_or(|id| *id == request.id) => {
@@ -156,17 +158,14 @@ impl Exchange {
     }
 
     pub(super) async fn send(self: Arc<Self>, route: Route, message: Bytes) -> Result<(), TransportError> {
-        let mut post = self.request_to(Method::POST, &self.post, &route)?;
-        post.body = message;
-        self.small(&route, &mut post).await
+        self.small(&route, &self.post, message).await
     }
 
     pub(super) async fn close(self: Arc<Self>, route: Route) -> Result<(), TransportError> {
         if route.session.is_none() {
             return Ok(());
         }
-        let mut delete = self.request_to(Method::DELETE, &self.bare, &route)?;
-        match self.small(&route, &mut delete).await {
+        match self.small(&route, &self.delete, Bytes::new()).await {
             // An upstream may keep its sessions to itself, or have ended this one already.
             Err(TransportError::Refused { status: 405, .. } | TransportError::SessionGone) => Ok(()),
             other => other,
@@ -174,14 +173,16 @@ impl Exchange {
     }
 
     /// Sends what is answered by a status alone.
-    async fn small(&self, route: &Route, request: &mut Sending<'_>) -> Result<(), TransportError> {
+    async fn small(&self, route: &Route, usual: &Usual, body: Bytes) -> Result<(), TransportError> {
+        let cookie = self.cookie();
+        let request = Sending { usual, own: own(route, cookie.as_ref())?, body };
         within(Instant::now() + SEND_WITHIN, async {
-            let response = self.send_out(route, request).await?;
-            if !response.status().is_success() {
+            let response = self.send_out(route, &request).await?;
+            if !response.status.is_success() {
                 return Err(self.refusal(route, response).await?);
             }
             // Read to its end, so that the connection can be used again.
-            body::collect(response.into_body(), REFUSAL_LIMIT).await.map(drop)
+            body::collect(response.body, REFUSAL_LIMIT).await.map(drop)
         })
         .await
     }
@@ -208,85 +209,68 @@ impl Exchange {
         route: &Route,
         after: Option<&[u8]>,
     ) -> Result<client::Body, TransportError> {
-        let mut get = self.request_to(Method::GET, &self.bare, route)?;
+        let cookie = self.cookie();
+        let mut own = own(route, cookie.as_ref())?;
         if let Some(id) = after {
-            let id =
-                HeaderValue::from_bytes(id).map_err(|_| garbage("an event id that no header can bear"))?;
-            get.own.push((headers::LAST_EVENT_ID.clone(), id));
+            HeaderValue::from_bytes(id).map_err(|_| garbage("an event id that no header can bear"))?;
+            own.push((&headers::LAST_EVENT_ID, id));
         }
-        let response = self.send_out(route, &mut get).await?;
-        if !response.status().is_success() {
+        let get = Sending { usual: &self.get, own, body: Bytes::new() };
+        let response = self.send_out(route, &get).await?;
+        if !response.status.is_success() {
             return Err(self.refusal(route, response).await?);
         }
-        match headers::is_event_stream(response.headers()) {
-            true => Ok(response.into_body()),
+        match response.fields.get(&CONTENT_TYPE).is_some_and(|k| headers::is_media(k, headers::EVENT_STREAM))
+        {
+            true => Ok(response.body),
             false => Err(garbage("a GET was not answered by an event stream")),
         }
     }
 
-    fn request_to<'a>(
-        &'a self,
-        method: Method,
-        usual: &'a HeaderMap,
-        route: &Route,
-    ) -> Result<Sending<'a>, TransportError> {
-        let mut own = client::Headers::new();
-        if let Some(version) = route.version {
-            own.push((headers::PROTOCOL_VERSION.clone(), version_value(version)));
-        }
-        if let Some(session) = &route.session {
-            own.push((headers::SESSION_ID.clone(), value(&session.0)?));
-        }
-        own.extend(route.headers.iter().cloned());
-        own.extend(self.jar.as_ref().and_then(Jar::cookie).map(|cookie| (COOKIE, cookie)));
-        Ok(Sending { method, uri: &self.url, usual, own, body: Bytes::new() })
+    fn cookie(&self) -> Option<HeaderValue> {
+        self.jar.as_ref().and_then(Jar::cookie)
     }
 
-    async fn send_out(
-        &self,
-        route: &Route,
-        request: &mut Sending<'_>,
-    ) -> Result<Response<client::Body>, TransportError> {
-        match &route.bearer {
-            None => self.send_once(request).await,
-            // Kept out of the future that every call moves about.
-            Some(bearer) => Box::pin(self.send_with(bearer, request)).await,
+    fn take_cookies(&self, response: &Response) {
+        if let Some(jar) = &self.jar {
+            jar.take(&response.fields);
         }
     }
 
-    async fn send_with(
-        &self,
-        bearer: &Bearer,
-        request: &mut Sending<'_>,
-    ) -> Result<Response<client::Body>, TransportError> {
+    async fn send_out(&self, route: &Route, request: &Sending<'_>) -> Result<Response, TransportError> {
+        let response = match &route.bearer {
+            None => self.client.send(request).await?,
+            Some(bearer) => self.send_with(bearer, request).await?,
+        };
+        self.take_cookies(&response);
+        Ok(response)
+    }
+
+    async fn send_with(&self, bearer: &Bearer, request: &Sending<'_>) -> Result<Response, TransportError> {
         let mut tries = Tries::begin(bearer).await?;
         loop {
+            let header = tries.header();
             // The last of a name counts.
-            request.own.extend(tries.header().map(|value| (AUTHORIZATION, value)));
-            let response = self.send_once(request).await?;
-            let Some(refusal) = tries.refusal(&response) else { return Ok(response) };
+            let last = header.as_ref().map(|value| (&AUTHORIZATION, value.as_bytes()));
+            let own = request.own.iter().copied().chain(last).collect();
+            let (usual, body) = (request.usual, request.body.clone());
+            let response = self.client.send(&Sending { usual, own, body }).await?;
+            let refusal = match response.status.is_success() {
+                true => None,
+                false => tries.refusal(response.status, &response.fields.to_map()),
+            };
+            let Some(refusal) = refusal else { return Ok(response) };
+            self.take_cookies(&response);
             tries.mend(refusal).await?;
         }
     }
 
-    async fn send_once(&self, request: &Sending<'_>) -> Result<Response<client::Body>, TransportError> {
-        let response = self.client.send(request).await?;
-        if let Some(jar) = &self.jar {
-            jar.take(response.headers());
-        }
-        Ok(response)
-    }
-
     /// What a status other than success says, with the JSON-RPC error in its body where there is one.
-    async fn refusal(
-        &self,
-        route: &Route,
-        response: Response<client::Body>,
-    ) -> Result<TransportError, TransportError> {
-        let status = response.status();
-        let json = headers::is_json(response.headers());
+    async fn refusal(&self, route: &Route, response: Response) -> Result<TransportError, TransportError> {
+        let status = response.status;
+        let json = response.fields.get(&CONTENT_TYPE).is_some_and(|k| headers::is_media(k, headers::JSON));
         // The status counts, whatever becomes of the body.
-        let text = body::collect(response.into_body(), REFUSAL_LIMIT).await.unwrap_or_default();
+        let text = body::collect(response.body, REFUSAL_LIMIT).await.unwrap_or_default();
         let error = json.then(|| error_in(text)).flatten();
         let unknown = status == StatusCode::NOT_FOUND
             || status == StatusCode::BAD_REQUEST && error.as_ref().is_some_and(names_session);
@@ -322,19 +306,29 @@ fn names_session(error: &Raw) -> bool {
     message.is_some_and(|m| m.to_ascii_lowercase().contains("session"))
 }
 
-fn session_of(map: &HeaderMap) -> Option<UpstreamSessionId> {
-    let id = map.get(&headers::SESSION_ID)?.to_str().ok()?;
+fn session_of(fields: &Fields) -> Option<UpstreamSessionId> {
+    let id = str::from_utf8(fields.get(&headers::SESSION_ID)?).ok()?;
     // Visible ASCII only (2025-11-25 transports, *Session Management*).
     let visible = !id.is_empty() && id.bytes().all(|b| matches!(b, 0x21..=0x7e));
     visible.then(|| UpstreamSessionId(id.into()))
 }
 
-fn version_value(version: Version) -> HeaderValue {
-    HeaderValue::from_static(version.as_str())
+/// The headers of a message that goes this way.
+fn own<'a>(route: &'a Route, cookie: Option<&'a HeaderValue>) -> Result<Own<'a>, TransportError> {
+    let mut own = Own::new();
+    own.extend(route.version.map(|version| (&headers::PROTOCOL_VERSION, version.as_str().as_bytes())));
+    if let Some(session) = &route.session {
+        own.push((&headers::SESSION_ID, value(&session.0)?));
+    }
+    own.extend(route.headers.iter().map(|(name, value)| (name, value.as_bytes())));
+    own.extend(cookie.map(|cookie| (&COOKIE, cookie.as_bytes())));
+    Ok(own)
 }
 
-fn value(text: &str) -> Result<HeaderValue, TransportError> {
-    HeaderValue::from_str(text).map_err(|_| garbage("a value that no header can bear"))
+/// What is written as it is. Errors: it has characters that no header may hold.
+fn value(text: &str) -> Result<&[u8], TransportError> {
+    let fits = text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
+    if fits { Ok(text.as_bytes()) } else { Err(garbage("a value that no header can bear")) }
 }
 
 pub(super) fn garbage(why: impl Into<Cow<'static, str>>) -> TransportError {
@@ -354,11 +348,10 @@ mod tests {
 
     #[test]
     fn a_session_id_that_is_not_visible_ascii_is_none() {
-        let map = |v: &'static str| {
-            HeaderMap::from_iter([(headers::SESSION_ID.clone(), HeaderValue::from_static(v))])
-        };
-        assert!(session_of(&map("abc")).is_some());
-        assert!(session_of(&map("a b")).is_none());
-        assert!(session_of(&map("")).is_none());
+        let of = |value| session_of(&Fields::of(&[("Mcp-Session-Id", value)]));
+        assert!(of("abc").is_some());
+        for bad in ["a b", "é", ""] {
+            assert!(of(bad).is_none(), "{bad}");
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! A cookie jar for one upstream: names and values, for affinity alone. Domains, paths and dates are not read.
 
+use crate::upstream::client::Fields;
+use http::HeaderValue;
 use http::header::SET_COOKIE;
-use http::{HeaderMap, HeaderValue};
 use std::sync::Mutex;
 
 /// More than any load balancer sets; what comes beyond is not kept.
@@ -22,9 +23,9 @@ struct Kept {
 
 impl Jar {
     /// Takes what a response sets. A cookie that is emptied, or that is to live no longer, is forgotten.
-    pub(super) fn take(&self, headers: &HeaderMap) {
-        for value in headers.get_all(SET_COOKIE) {
-            let Some((name, value, lives)) = value.to_str().ok().and_then(read) else { continue };
+    pub(super) fn take(&self, fields: &Fields) {
+        for value in fields.all(&SET_COOKIE).filter(|value| value.is_ascii()) {
+            let Some((name, value, lives)) = str::from_utf8(value).ok().and_then(read) else { continue };
             let mut kept = self.kept.lock().expect("no holder of the jar panics");
             kept.cookies.retain(|(n, _)| n != name);
             if lives && kept.cookies.len() < MOST {
@@ -64,7 +65,7 @@ mod tests {
     fn cookies_come_back_until_the_upstream_ends_them() {
         let jar = Jar::default();
         let take = |text: &'static str| {
-            jar.take(&HeaderMap::from_iter([(SET_COOKIE, HeaderValue::from_static(text))]));
+            jar.take(&Fields::of(&[("Set-Cookie", text)]));
             jar.cookie().map(|v| v.to_str().unwrap().to_owned())
         };
         assert_eq!(take("route=a; Path=/; HttpOnly").as_deref(), Some("route=a"));
