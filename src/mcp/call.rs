@@ -6,7 +6,10 @@ use crate::wire::Method;
 use crate::wire::params::Params;
 use crate::wire::raw::Raw;
 use bytes::Bytes;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -56,6 +59,17 @@ impl Cancel {
     /// The token of it; one that nobody cancels where nobody can.
     pub fn token(&self) -> CancellationToken {
         self.0.clone().unwrap_or_default()
+    }
+
+    /// What `future` gives; `None` where the call is cancelled before that.
+    pub async fn unless<F: Future>(&self, mut future: Pin<&mut F>) -> Option<F::Output> {
+        let mut cancelled = pin!(self.cancelled());
+        poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(given) => Poll::Ready(Some(given)),
+            Poll::Pending if self.0.is_none() => Poll::Pending,
+            Poll::Pending => cancelled.as_mut().poll(context).map(|()| None),
+        })
+        .await
     }
 
     /// Resolves once the call is cancelled.

@@ -81,6 +81,7 @@ pub struct Listing {
     pub kind: Kind,
     items: Vec<Item>,
     index: HashMap<Arc<str>, usize>,
+    bears_headers: bool,
     /// The result as it came, where it was one page from one upstream and nothing was changed: it passes unchanged.
     pub whole: Option<Raw>,
     /// How long it may be kept, in milliseconds: the smallest of its parts; 0 where a part did not say.
@@ -101,12 +102,19 @@ impl Listing {
         for (at, item) in items.iter().enumerate() {
             index.entry(item.name.clone()).or_insert(at);
         }
+        let bears_headers = items.iter().any(|item| !item.headers.is_empty());
         let (left_out, missing) = (Vec::new(), Vec::new());
-        Listing { kind, items, index, whole: None, ttl_ms: 0, private: true, left_out, missing }
+        let (whole, ttl_ms, private) = (None, 0, true);
+        Listing { kind, items, index, bears_headers, whole, ttl_ms, private, left_out, missing }
     }
 
     pub fn items(&self) -> &[Item] {
         &self.items
+    }
+
+    /// Whether arguments of any item travel as headers: of most lists none does, and then no name need be looked up.
+    pub fn bears_headers(&self) -> bool {
+        self.bears_headers
     }
 
     pub fn find(&self, name: &str) -> Option<&Item> {

@@ -158,7 +158,7 @@ impl Backend for Link {
     }
 
     fn call(&self, call: Call) -> BoxFuture<'static, Reply> {
-        self.inner.clone().call(call).boxed()
+        self.inner.clone().call(call)
     }
 
     fn take_over(&self, call: Call, track: Track) -> BoxFuture<'static, Reply> {

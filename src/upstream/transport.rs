@@ -47,7 +47,7 @@ pub struct Outgoing {
     pub params: Raw,
     /// What `Mcp-Name` carries, which the modern era alone has, where the method has it: the name, URI or task id as the upstream
     /// knows it.
-    pub name: Option<String>,
+    pub name: Option<Arc<str>>,
     /// The progress token in `params`, where there is one: ours, unique like the id.
     pub progress: Option<Bytes>,
     /// Where the event ids of the answer are noted, where anyone may go on with its stream elsewhere.

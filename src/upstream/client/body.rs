@@ -29,6 +29,17 @@ impl Body {
             pool.give(connection);
         }
     }
+
+    /// The next part; `None` at the end.
+    pub fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        let Some((connection, _)) = &mut self.held else { return Poll::Ready(Ok(None)) };
+        let part = ready!(connection.poll_body(context));
+        match &part {
+            Ok(_) => self.end_if_over(),
+            Err(_) => self.held = None,
+        }
+        Poll::Ready(part)
+    }
 }
 
 impl HttpBody for Body {
@@ -39,18 +50,7 @@ impl HttpBody for Body {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let Some((connection, _)) = &mut self.held else { return Poll::Ready(None) };
-        let part = ready!(connection.poll_body(context));
-        match part {
-            Ok(data) => {
-                self.end_if_over();
-                Poll::Ready(data.map(|data| Ok(Frame::data(data))))
-            }
-            Err(error) => {
-                self.held = None;
-                Poll::Ready(Some(Err(error)))
-            }
-        }
+        self.poll_data(context).map(|part| part.transpose().map(|data| data.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {

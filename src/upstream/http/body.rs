@@ -4,7 +4,7 @@ use crate::upstream::client;
 use crate::upstream::transport::TransportError;
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
-use http_body_util::BodyExt;
+use std::future::poll_fn;
 
 /// The whole body. One that came in one piece is not copied.
 pub(super) async fn collect(mut body: client::Body, limit: usize) -> Result<Bytes, TransportError> {
@@ -15,8 +15,9 @@ pub(super) async fn collect(mut body: client::Body, limit: usize) -> Result<Byte
     }
     let mut first = Bytes::new();
     let mut more: Option<BytesMut> = None;
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|_| TransportError::Broken)?.into_data() else { continue };
+    while !body.is_end_stream() {
+        let data = poll_fn(|context| body.poll_data(context)).await.map_err(|_| TransportError::Broken)?;
+        let Some(data) = data else { break };
         if first.is_empty() && more.is_none() {
             first = data;
         } else {

@@ -4,7 +4,7 @@ use super::hop::Hop;
 use super::lists::Key;
 use super::speak::Spoken;
 use super::trouble::{Trouble, code_of};
-use super::{Age, Arc, Caller, Fault, Inner, Kind, Method, Outcome, answer, health, hello, seen};
+use super::{Age, Arc, Caller, Fault, Inner, Kind, Method, Outcome, answer, dress, health, hello, seen};
 use crate::mcp::{Call, Reason, Resume, Trail};
 use crate::telemetry::metrics;
 use crate::telemetry::traces::Sent;
@@ -26,6 +26,8 @@ pub(super) struct Job {
     pub(super) caller: Arc<Caller>,
     pub(super) method: Method,
     pub(super) params: Params,
+    /// What [`Outgoing::name`](crate::upstream::transport::Outgoing::name) is.
+    pub(super) name: Option<Arc<str>>,
     /// The caller's progress token.
     pub(super) progress: Option<Bytes>,
     pub(super) resume: Option<Arc<Resume>>,
@@ -60,17 +62,19 @@ struct Tried {
 impl Job {
     pub(super) fn of(call: Call) -> Job {
         let Call { caller, method, params, progress, resume, trail, deadline, .. } = call;
-        Job { caller, method, params, progress, resume, trail, deadline, own: false, sent: None }
+        let name = dress::name(&method, &params);
+        Job { caller, method, params, name, progress, resume, trail, deadline, own: false, sent: None }
     }
 
     pub(super) fn own(link: &Inner, caller: &Arc<Caller>, method: Method, params: Option<Raw>) -> Job {
         let params = params.and_then(|raw| Params::read(raw).ok()).unwrap_or_else(Params::none);
         let deadline = Instant::now() + link.config.request_timeout;
-        let caller = caller.clone();
+        let (caller, name) = (caller.clone(), dress::name(&method, &params));
         Job {
             caller,
             method,
             params,
+            name,
             progress: None,
             resume: None,
             trail: None,
@@ -241,10 +245,13 @@ impl Inner {
             return Some(Ok(Vec::new()));
         }
         let listing = self.lists.known(&Key::of(&job.caller, Kind::Tool))?;
-        let Some(name) = job.params.written(&job.params.name) else { return Some(Ok(Vec::new())) };
-        let Some(item) = listing.find(&name) else {
+        if !listing.bears_headers() && listing.left_out.is_empty() {
+            return Some(Ok(Vec::new()));
+        }
+        let Some(name) = job.name.as_deref() else { return Some(Ok(Vec::new())) };
+        let Some(item) = listing.find(name) else {
             return Some(match listing.left_out.iter().any(|left_out| **left_out == *name) {
-                true => Err(Reason::UnknownTool(name).into()),
+                true => Err(Reason::UnknownTool(name.to_owned()).into()),
                 false => Ok(Vec::new()),
             });
         };

@@ -2,27 +2,30 @@
 
 use super::begin::Job;
 use super::{Arc, Call, Inner, Method, Reply, answer, connect, seen};
-use crate::mcp::Place;
 use crate::mcp::Reason;
+use crate::mcp::{Cancel, Place};
 use crate::telemetry::Watch;
 use crate::telemetry::traces::Onward;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use std::pin::pin;
 use tracing::Instrument;
 
 impl Inner {
-    pub(super) async fn call(self: Arc<Self>, call: Call) -> Reply {
+    pub(super) fn call(self: Arc<Self>, call: Call) -> BoxFuture<'static, Reply> {
         match call.method {
-            Method::Listen => self.listen(call),
+            Method::Listen => async move { self.listen(call) }.boxed(),
             Method::Ping | Method::SetLevel | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe => {
-                Box::pin(self.keep_and_pass(call)).await
+                self.keep_and_pass(call).boxed()
             }
             Method::ToolsCall if self.is_personal() && connect::is_asked_for(&call) => {
-                Box::pin(self.connect(call)).await
+                async move { self.connect(call).await }.boxed()
             }
-            _ => self.pass(call).await,
+            _ => self.pass(call).boxed(),
         }
     }
 
-    pub(super) async fn pass(self: &Arc<Self>, mut call: Call) -> Reply {
+    pub(super) async fn pass(self: Arc<Self>, mut call: Call) -> Reply {
         if let Some(limit) = self.config.call_timeout {
             call.deadline = call.deadline.min(crate::clock::lately() + limit);
         }
@@ -31,30 +34,28 @@ impl Inner {
         };
         let cancel = call.cancel.clone();
         let watch = call.watch.take();
-        if let Some(onward) = watch.as_ref().and_then(|watch| self.notice(watch, &mut call)) {
-            return Box::pin(self.pass_traced(call, place, watch, onward)).await;
+        let mut job = Job::of(call);
+        if let Some(onward) = watch.as_ref().and_then(|watch| self.notice(watch, &mut job)) {
+            return Box::pin(self.pass_traced(job, cancel, place, watch, onward)).await;
         }
-        let job = Job::of(call);
-        let begun = tokio::select! {
-            begun = self.begin(&job) => begun,
-            () = cancel.cancelled() => return Reply::fault(Reason::Cancelled),
-        };
-        match begun {
-            Ok(begun) => answer::reply(self, &job, begun, cancel, Some(place)),
-            Err(fault) => Reply::fault(fault),
+        match cancel.unless(pin!(self.begin(&job))).await {
+            Some(Ok(begun)) => answer::reply(&self, &job, begun, cancel, Some(place)),
+            Some(Err(fault)) => Reply::fault(fault),
+            None => Reply::fault(Reason::Cancelled),
         }
     }
 
     /// As the rest of [`Inner::pass`], within a span.
     async fn pass_traced(
         self: &Arc<Self>,
-        call: Call,
+        job: Job,
+        cancel: Cancel,
         place: Place,
         watch: Option<Arc<Watch>>,
         onward: Onward,
     ) -> Reply {
-        let (cancel, method) = (call.cancel.clone(), call.method.clone());
-        let job = Job { sent: Some(onward.sent().clone()), ..Job::of(call) };
+        let method = job.method.clone();
+        let job = Job { sent: Some(onward.sent().clone()), ..job };
         let begun = tokio::select! {
             begun = self.begin(&job).instrument(onward.span().clone()) => begun,
             () = cancel.cancelled() => Err(Reason::Cancelled.into()),

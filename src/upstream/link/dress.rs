@@ -3,7 +3,7 @@
 
 use super::begin::Job;
 use super::declared::Declared;
-use super::{Inner, Method, Version, ids};
+use super::{Arc, Inner, Method, Version, ids};
 use crate::mcp::{Caller, Resume};
 use crate::upstream::transport::Outgoing;
 use crate::wire::meta::{self, Meta};
@@ -25,7 +25,7 @@ impl Inner {
             id,
             method: job.method.clone(),
             params,
-            name: modern.then(|| name(&job.method, &job.params)).flatten(),
+            name: job.name.clone().filter(|_| modern),
             trail: job.trail.clone(),
             deadline: job.deadline,
         }
@@ -122,14 +122,14 @@ fn legacy_params(params: &Params, id: &Id) -> Raw {
 }
 
 /// What `Mcp-Name` mirrors: the name, URI or task id as it goes upstream.
-fn name(method: &Method, params: &Params) -> Option<String> {
+pub(super) fn name(method: &Method, params: &Params) -> Option<Arc<str>> {
     let span = match method {
         Method::ToolsCall | Method::PromptsGet => &params.name,
         Method::ResourcesRead => &params.uri,
         Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => &params.task_id,
         _ => return None,
     };
-    params.written(span)
+    params.raw.written_string(span.as_ref()?).map(Arc::from)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::mcp::Reason;
 use crate::wire::{Raw, envelope, json};
 
 impl Inner {
-    pub(super) async fn keep_and_pass(self: &Arc<Self>, call: Call) -> Reply {
+    pub(super) async fn keep_and_pass(self: Arc<Self>, call: Call) -> Reply {
         let (caller, change) = (call.caller.clone(), Change::of(&call));
         let hop = match self.hop(&caller).await {
             Ok(hop) => hop,
@@ -24,7 +24,7 @@ impl Inner {
         };
         let outcome = match hop.is_modern() {
             true => Outcome::Result(Raw::trusted("{}")),
-            false => self.pass(call).await.outcome().await,
+            false => self.clone().pass(call).await.outcome().await,
         };
         let done = matches!(outcome, Outcome::Result(_));
         if done

@@ -1,8 +1,9 @@
 //! What a link tells telemetry of a call, and the trace context that it sends along: in `_meta`, whatever the era, and in headers
 //! where the transport has them. Without a trace, what the client wrote there passes as it came.
 
+use super::begin::Job;
 use super::{Arc, Inner, Reply};
-use crate::mcp::{Call, Event};
+use crate::mcp::Event;
 use crate::telemetry::Watch;
 use crate::telemetry::traces::{Onward, Sent};
 use crate::wire::params::Params;
@@ -13,17 +14,14 @@ use http::{HeaderName, HeaderValue};
 
 impl Inner {
     /// The call goes to this upstream. Gives the span of it where the call is traced; its params then bear the context.
-    pub(super) fn notice(&self, watch: &Watch, call: &mut Call) -> Option<Onward> {
-        let params = &call.params;
-        let tool = match (&call.method, &params.name) {
-            (Method::ToolsCall, Some(span)) => params.raw.written_string(span),
-            _ => None,
-        };
+    pub(super) fn notice(&self, watch: &Watch, job: &mut Job) -> Option<Onward> {
+        let params = &job.params;
+        let tool = job.name.as_deref().filter(|_| job.method == Method::ToolsCall);
         let arguments = || Some(params.raw.written(params.arguments.as_ref()?));
-        watch.at(&self.meters, tool.as_deref(), arguments);
+        watch.at(&self.meters, tool, arguments);
         let transport = if self.reach.http.is_some() { "http" } else { "stdio" };
-        let onward = watch.onward(self.id().as_str(), tool.as_deref(), transport)?;
-        carry(&mut call.params, &onward.sent().meta);
+        let onward = watch.onward(self.id().as_str(), tool, transport)?;
+        carry(&mut job.params, &onward.sent().meta);
         Some(onward)
     }
 }
