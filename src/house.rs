@@ -27,6 +27,7 @@ pub use upstreams::link;
 
 use crate::config::{Config, Secret};
 use crate::edge::Gate;
+use crate::edge::body::Signature;
 use crate::edge::callers::Callers;
 use crate::edge::legacy;
 use crate::edge::listener::{self, Bounds, Ends};
@@ -313,7 +314,7 @@ fn gate_among(
         sessions,
         store,
         keyring,
-        replica,
+        signature: Signature::of(replica),
         auth: Arc::new(auth::Auth::open()),
         site: Arc::default(),
         limits,

@@ -40,7 +40,7 @@ pub use places::Lead;
 pub use pooled::Pooled;
 pub use telling::Telling;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -48,6 +48,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio_util::task::TaskTracker;
 
+use crate::keyed::Map;
 use crate::mcp::{Client, Principal, SessionId, StoreAway};
 use crate::sealing::Keyring;
 use crate::store::{Check, Commit, Key, PodId, Store, Sure, Write};
@@ -119,7 +120,7 @@ struct Shared {
     keyring: Arc<Keyring>,
     settings: Settings,
     /// The handles that anything in this pod holds. One a session, for calls and streams meet in it.
-    live: Mutex<HashMap<Arc<str>, Weak<LiveSession>>>,
+    live: Mutex<Map<Arc<str>, Weak<LiveSession>>>,
     budget: budget::Budget,
     post: post::Post,
     /// [`RECORD`], as keys bear it.

@@ -21,12 +21,27 @@ const UNCACHED: HeaderValue = HeaderValue::from_static("no-cache, no-transform")
 const SOON: HeaderValue = HeaderValue::from_static("1");
 static REPLICA: HeaderName = HeaderName::from_static("plasm-replica");
 
+/// A pod's name as its answers bear it: `Plasm-Replica`.
+#[derive(Clone)]
+pub struct Signature {
+    name: HeaderValue,
+    /// All headers of an answer that is JSON, which most are: to copy them costs less than to put them together.
+    json: HeaderMap,
+}
+
+impl Signature {
+    pub fn of(name: HeaderValue) -> Signature {
+        let json = [(header::CONTENT_TYPE, JSON), (REPLICA.clone(), name.clone())];
+        Signature { name, json: json.into_iter().collect() }
+    }
+}
+
 /// A JSON-RPC message as the whole answer.
 pub fn json(gate: &Gate, status: StatusCode, message: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::from(message));
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
-    signed(gate, response)
+    *response.headers_mut() = gate.signature.json.clone();
+    advised(gate, response)
 }
 
 /// An answer without a body.
@@ -115,7 +130,12 @@ impl Drop for Open {
 
 /// An answer that bears this pod's name.
 pub fn signed(gate: &Gate, mut response: Response<Body>) -> Response<Body> {
-    response.headers_mut().insert(&REPLICA, gate.replica.clone());
+    response.headers_mut().insert(&REPLICA, gate.signature.name.clone());
+    advised(gate, response)
+}
+
+/// An answer with what its client is to do next, where that is not to go on as before.
+fn advised(gate: &Gate, mut response: Response<Body>) -> Response<Body> {
     if matches!(response.status(), StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
         response.headers_mut().insert(header::RETRY_AFTER, SOON);
     }

@@ -1,8 +1,10 @@
 //! What all edges of a pod share: the profiles that answer, the rules of the listeners, and the rooms behind them.
 
+use super::body::Signature;
 use super::callers::Callers;
 use crate::auth::Auth;
 use crate::auth::pages::Site;
+use crate::keyed::Map;
 use crate::lifecycle::Lifecycle;
 use crate::limits::{Limits, Strangers};
 use crate::mcp::{Access, Backend, Places};
@@ -13,8 +15,6 @@ use crate::store::Store;
 use crate::telemetry::Lookout;
 use crate::wire::Raw;
 use arc_swap::ArcSwap;
-use http::HeaderValue;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct Mount {
 /// The profiles by name. Replaced as a whole when the configuration changes.
 #[derive(Default)]
 pub struct Routes {
-    pub mounts: HashMap<Arc<str>, Arc<Mount>>,
+    pub mounts: Map<Arc<str>, Arc<Mount>>,
 }
 
 /// The rules of the client side, from the configuration.
@@ -76,8 +76,8 @@ pub struct Gate {
     pub store: Arc<dyn Store>,
     pub sessions: Sessions,
     pub keyring: Arc<Keyring>,
-    /// This pod's name on every response: `Plasm-Replica`.
-    pub replica: HeaderValue,
+    /// This pod's name on every response.
+    pub signature: Signature,
     /// Who may come in, and as whom.
     pub auth: Arc<Auth>,
     /// What is asked for beside MCP: logins, registrations, the user's own pages.
@@ -113,7 +113,7 @@ impl Gate {
             store: self.store.clone(),
             sessions: self.sessions.clone(),
             keyring: self.keyring.clone(),
-            replica: self.replica.clone(),
+            signature: self.signature.clone(),
             auth: self.auth.clone(),
             site: self.site.clone(),
             limits: self.limits.clone(),

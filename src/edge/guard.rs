@@ -37,8 +37,9 @@ pub fn admit_origin(rules: &Rules, map: &HeaderMap) -> Result<(), Refusal> {
 }
 
 fn is_listed(list: &[String], value: &str) -> bool {
-    if list.is_empty() {
-        return false;
+    // As it is written in the list, mostly.
+    if list.iter().any(|listed| listed == value) {
+        return true;
     }
     let bare = without_port(value);
     list.iter().any(|l| l == "*" || l.eq_ignore_ascii_case(value) || l.eq_ignore_ascii_case(bare))

@@ -136,12 +136,13 @@ pub async fn params(
     params: &Params,
     lenient: bool,
 ) -> Result<(), Misformed> {
-    let Some(name) = params.name() else { return Ok(()) };
     let known = match backend.known(caller, Kind::Tool) {
         Some(known) => Some(known),
         None => backend.list(caller.clone(), Kind::Tool, crate::mcp::Age::Known).await.ok(),
     };
-    let Some(item) = known.as_ref().and_then(|k| k.find(&name)).filter(|i| !i.headers.is_empty()) else {
+    let Some(known) = known.filter(|known| known.bears_headers()) else { return Ok(()) };
+    let item = params.name().and_then(|name| known.find(&name));
+    let Some(item) = item.filter(|item| !item.headers.is_empty()) else {
         return Ok(());
     };
     let arguments =

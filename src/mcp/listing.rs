@@ -1,9 +1,9 @@
 //! What a backend lists: items as they came, found by name.
 
 use super::UpstreamId;
+use crate::keyed::{Keyed, Map};
 use crate::wire::param_headers::ParamHeader;
 use crate::wire::{Method, Raw, Span};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The tool that a link shows to a caller who has to connect an account at its upstream. The gateway's own: no upstream's tool
@@ -31,7 +31,13 @@ impl Kind {
     }
 
     pub fn of_method(method: &Method) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.method() == *method)
+        Some(match method {
+            Method::ToolsList => Kind::Tool,
+            Method::PromptsList => Kind::Prompt,
+            Method::ResourcesList => Kind::Resource,
+            Method::TemplatesList => Kind::Template,
+            _ => return None,
+        })
     }
 
     /// The list's key in the result.
@@ -80,7 +86,7 @@ pub struct Item {
 pub struct Listing {
     pub kind: Kind,
     items: Vec<Item>,
-    index: HashMap<Arc<str>, usize>,
+    index: Map<Arc<str>, usize>,
     bears_headers: bool,
     /// The result as it came, where it was one page from one upstream and nothing was changed: it passes unchanged.
     pub whole: Option<Raw>,
@@ -98,7 +104,7 @@ pub struct Listing {
 impl Listing {
     /// A list of these items. Of equal names the first is found by name.
     pub fn new(kind: Kind, items: Vec<Item>) -> Listing {
-        let mut index = HashMap::with_capacity(items.len());
+        let mut index = Map::with_capacity_and_hasher(items.len(), Keyed);
         for (at, item) in items.iter().enumerate() {
             index.entry(item.name.clone()).or_insert(at);
         }
@@ -119,5 +125,18 @@ impl Listing {
 
     pub fn find(&self, name: &str) -> Option<&Item> {
         self.index.get(name).map(|at| &self.items[*at])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_is_found_by_its_method() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::of_method(&kind.method()), Some(kind));
+        }
+        assert_eq!(Kind::of_method(&Method::ToolsCall), None);
     }
 }

@@ -3,6 +3,7 @@
 
 use super::metrics::metrics;
 use super::watch::Who;
+use crate::keyed::Map;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -76,7 +77,7 @@ pub struct Evidence {
 }
 
 struct Book {
-    all: RwLock<HashMap<Arc<str>, Arc<Attachment>>>,
+    all: RwLock<Map<Arc<str>, Arc<Attachment>>>,
     counted: [IntCounter; 5],
     remembered: IntGauge,
 }

@@ -2,10 +2,11 @@
 //! [`PER_TENANT`] rows and all have [`ALL`]; what is beyond is counted in one row of that tenant, or of all.
 
 use super::metrics::metrics;
+use crate::keyed::Map;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounterVec, Opts};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -54,12 +55,12 @@ pub struct Used {
     pub seconds: f64,
 }
 
-type Tools = HashMap<Arc<str>, Arc<Row>>;
+type Tools = Map<Arc<str>, Arc<Row>>;
 
 /// The rows of one upstream, by tenant and tool.
 pub(super) struct Upstream {
     id: Arc<str>,
-    tenants: RwLock<HashMap<Arc<str>, Tools>>,
+    tenants: RwLock<Map<Arc<str>, Tools>>,
 }
 
 /// All rows in the order in which they were made.

@@ -239,7 +239,7 @@ impl Watch {
         let took = now.saturating_duration_since(self.began);
         let failed = end.failed();
         let bytes_out = end.bytes as u64 + self.bytes_more.load(Relaxed);
-        self.measure(&end, now, bytes_out);
+        self.measure(&end, now, took, bytes_out);
         if let Some(at) = self.at.get() {
             at.row.count(failed, self.bytes_in as u64, bytes_out, took);
         }
@@ -252,7 +252,7 @@ impl Watch {
         }
     }
 
-    fn measure(&self, end: &End, now: Instant, bytes_out: u64) {
+    fn measure(&self, end: &End, now: Instant, took: Duration, bytes_out: u64) {
         let (calls, at) = (calls(), self.at.get());
         let is_tool = self.method == "tools/call";
         match at {
@@ -268,18 +268,17 @@ impl Watch {
             return;
         }
         calls.in_flight[self.era].dec();
-        let took = nanos(now.saturating_duration_since(self.began));
+        let took = nanos(took);
         match is_tool {
             true => calls.tool_seconds[self.era].observe(took),
             false => calls.seconds.with(&[ERAS[self.era], self.method]).observe(took),
         }
         if let Some((at, since)) = at.and_then(|at| Some((at, at.since?))) {
-            let micros = at.took.load(Relaxed);
-            let upstream = match micros {
-                0 => now.saturating_duration_since(since),
-                micros => Duration::from_micros(micros),
+            let upstream = match at.took.load(Relaxed) {
+                0 => nanos(now.saturating_duration_since(since)),
+                micros => micros.saturating_mul(1_000),
             };
-            at.meters.seconds.observe(nanos(upstream));
+            at.meters.seconds.observe(upstream);
         }
     }
 

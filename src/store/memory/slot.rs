@@ -1,7 +1,7 @@
 //! One slot of the memory store: the keys of some tags, judged and written under one lock. Knows no locks, tasks or
 //! waiting; the time is told to it.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::ledger::Ledger;
 use super::post::Post;
+use crate::keyed::Map;
 use crate::store::{Check, Commit, Events, Grant, Heard, Key, Rate, Record, StoreError, Write};
 
 /// What keeping a key, and a field or an event, costs beside its bytes: maps, pointers, counts. Rough, on the high side.
@@ -17,7 +18,7 @@ const KEY_COST: usize = 256;
 const PART_COST: usize = 96;
 
 pub(super) struct Slot {
-    entries: HashMap<Key, Entry>,
+    entries: Map<Key, Entry>,
     /// What expires, soonest first. The number tells apart what expires at one instant.
     expiries: BTreeMap<(Instant, u64), Key>,
     expiry: u64,
@@ -60,7 +61,7 @@ enum Kind {
 
 impl Slot {
     pub(super) fn new(ledger: Arc<Ledger>, post: Arc<Post>) -> Self {
-        Slot { entries: HashMap::new(), expiries: BTreeMap::new(), expiry: 0, highest: 0, ledger, post }
+        Slot { entries: Map::default(), expiries: BTreeMap::new(), expiry: 0, highest: 0, ledger, post }
     }
 
     pub(super) fn get(&mut self, key: &Key, now: Instant) -> Result<Option<Record>, StoreError> {
