@@ -4,7 +4,7 @@
 //! case variants of the keys we read are refused. Upstreams' envelopes are read by their first spelling.
 
 use super::json::{self, JsonError};
-use super::outline::{Outline, Rule};
+use super::outline::{Outline, Rule, Unclear};
 use super::params::Params;
 use super::results::ResultView;
 use super::{Id, Method, Raw, Span, code};
@@ -62,7 +62,8 @@ pub(super) const KEYS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result
 /// Reads a client's body strictly. Errors: `-32700` for what is not JSON, `-32600` for what is no message and for a batch
 /// of none or of more than 100.
 pub fn read_body(text: Bytes, depth: u16) -> Result<Body, Refused> {
-    let (span, outline) = Outline::check(&text, depth, Rule::Strict).map_err(|e| refuse(None, e))?;
+    let mut outline = Outline::under(Rule::Strict);
+    let span = outline.check(&text, depth).map_err(|e| refuse(None, e))?;
     if text[span.start as usize] != b'[' {
         return message(&text, span, Rule::Strict, &outline).map(Body::One);
     }
@@ -79,23 +80,29 @@ pub fn read_body(text: Bytes, depth: u16) -> Result<Body, Refused> {
 
 /// Reads one message of a client strictly; a batch is refused.
 pub fn read(text: Bytes, depth: u16) -> Result<Message, Refused> {
-    let (span, outline) = Outline::check(&text, depth, Rule::Strict).map_err(|e| refuse(None, e))?;
+    let mut outline = Outline::under(Rule::Strict);
+    let span = outline.check(&text, depth).map_err(|e| refuse(None, e))?;
     message(&text, span, Rule::Strict, &outline)
 }
 
 /// Reads one message of an upstream. Errors as [`read`]: the upstream answered garbage.
 pub fn read_upstream(text: Bytes, depth: u16) -> Result<Message, Refused> {
-    let (span, outline) = Outline::check(&text, depth, Rule::Lax).map_err(|e| refuse(None, e))?;
+    let mut outline = Outline::under(Rule::Lax);
+    let span = outline.check(&text, depth).map_err(|e| refuse(None, e))?;
     message(&text, span, Rule::Lax, &outline)
 }
 
 fn message(text: &Bytes, span: Span, rule: Rule, outline: &Outline) -> Result<Message, Refused> {
-    let (found, variant) = rule.read(text, span.start, &KEYS, outline).map_err(|e| refuse(None, e))?;
-    let [version, id_span, method, params, result, error] = found;
-    let id = id_span.as_ref().and_then(|span| Id::read(text, span));
-    if let Some(key) = variant {
-        return Err(invalid(id, format!("a key that differs from \"{key}\" by case")));
-    }
+    let read = |rule: Rule| rule.read(text, span.start, 0, &KEYS, outline);
+    let id_in = |span: &Option<Span>| span.as_ref().and_then(|span| Id::read(text, span));
+    let [version, id_span, method, params, result, error] = read(rule).map_err(|why| match why {
+        Unclear::Json(error) => refuse(None, error),
+        Unclear::Variant(_) => {
+            let id = read(Rule::Lax).ok().and_then(|[_, id, ..]| id_in(&id));
+            invalid(id, why.to_string())
+        }
+    })?;
+    let id = id_in(&id_span);
     if rule == Rule::Strict && !version.is_some_and(|span| json::says(text, &span, "2.0")) {
         return Err(invalid(id, "\"jsonrpc\" must be \"2.0\""));
     }
@@ -322,7 +329,8 @@ mod tests {
             ],
         ) {
             let text = Bytes::from(text);
-            let (span, outline) = Outline::check(&text, 9, rule).unwrap();
+            let mut outline = Outline::under(rule);
+            let span = outline.check(&text, 9).unwrap();
             // What is noted of a result is the same read now or later.
             let shown = |read: Result<Message, Refused>| match read {
                 Ok(Message::Response(Response { id, outcome: Ok(result) })) => {

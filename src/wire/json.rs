@@ -21,11 +21,35 @@ pub enum JsonError {
     NotObject(usize),
 }
 
+/// Where a scan stopped, and so that it failed. In one word, for most of what a scan does is to pass on where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stop(pub(super) usize);
+
+pub(super) type Scanned = Result<usize, Stop>;
+
+impl Stop {
+    /// Of what is nested too deep it counts that alone, and no text ends there.
+    pub(super) const DEEP: Stop = Stop(usize::MAX);
+
+    /// What it means of a text that may be nested `depth` levels.
+    pub(super) fn error(self, depth: u16) -> JsonError {
+        match self {
+            Stop::DEEP => JsonError::Depth(depth),
+            Stop(at) => JsonError::Syntax(at),
+        }
+    }
+}
+
 /// Checks that `text` is exactly one JSON value in UTF-8, no deeper than `depth`; gives the value's span.
 pub fn check(text: &[u8], depth: u16) -> Result<Span, JsonError> {
+    whole(text, depth, |start| value(text, start, depth))
+}
+
+/// As [`check`], of the text whose one value `scan` gives the end of.
+pub(super) fn whole(text: &[u8], depth: u16, scan: impl FnOnce(usize) -> Scanned) -> Result<Span, JsonError> {
     utf8(text)?;
     let start = space(text, 0);
-    let end = value(text, start, depth, depth)?;
+    let end = scan(start).map_err(|stop| stop.error(depth))?;
     if space(text, end) != text.len() {
         return Err(JsonError::Syntax(end));
     }
@@ -284,103 +308,115 @@ fn byte(text: &[u8], at: usize) -> u8 {
     text.get(at).copied().unwrap_or(0)
 }
 
-/// The end of the value at `at`.
+/// The end of the value at `at`, whose first byte is to be a value's.
 #[inline]
-pub(super) fn value(text: &[u8], at: usize, depth: u16, limit: u16) -> Result<usize, JsonError> {
+pub(super) fn value(text: &[u8], at: usize, depth: u16) -> Scanned {
     match byte(text, at) {
         b'"' => quoted(text, at),
-        b'-' | b'0'..=b'9' => number(text, at),
-        _ => nested(text, at, depth, limit),
+        b'{' | b'[' => nested(text, at, depth),
+        _ => scalar(text, at),
     }
 }
 
-/// The end of any value. Iterative, so that no text, however deep, can exhaust the stack.
-fn nested(text: &[u8], at: usize, depth: u16, limit: u16) -> Result<usize, JsonError> {
-    // What opened each level. Enough for the default limit without an allocation.
-    let mut levels: smallvec::SmallVec<[u8; 128]> = smallvec::SmallVec::new();
+/// The end of the value at `at` that is neither string, object nor array.
+#[inline]
+fn scalar(text: &[u8], at: usize) -> Scanned {
+    match byte(text, at) {
+        b'-' | b'0'..=b'9' => number(text, at),
+        b't' => word(text, at, b"true"),
+        b'f' => word(text, at, b"false"),
+        b'n' => word(text, at, b"null"),
+        _ => Err(Stop(at)),
+    }
+}
+
+/// The end of the object or array at `at`. Iterative, so that no text, however deep, can exhaust the stack.
+fn nested(text: &[u8], at: usize, depth: u16) -> Scanned {
+    // A bit for each level that is open, the innermost lowest: whether it is an object.
+    let mut objects = 0u64;
+    let mut levels = 0;
     let mut i = at;
     loop {
         // A value starts at i.
-        match byte(text, i) {
-            b'"' => i = quoted(text, i)?,
+        i = match byte(text, i) {
+            b'"' => quoted(text, i)?,
             open @ (b'{' | b'[') => {
-                if levels.len() >= depth as usize {
-                    return Err(JsonError::Depth(limit));
+                if levels == depth {
+                    return Err(Stop::DEEP);
                 }
-                let first;
-                (first, i) = next(text, i + 1);
-                if first == closing(open) {
-                    i += 1;
+                let (first, inner) = next(text, i + 1);
+                if first == closing(open == b'{') {
+                    inner + 1
+                } else if levels == u64::BITS as u16 {
+                    // No more bits: the rest of the levels are another call's.
+                    nested(text, i, depth - levels)?
                 } else {
-                    levels.push(open);
-                    if open == b'{' {
-                        i = key(text, i)?;
-                    }
+                    levels += 1;
+                    objects = objects << 1 | u64::from(open == b'{');
+                    i = if open == b'{' { key(text, inner)? } else { inner };
                     continue;
                 }
             }
-            b't' => i = word(text, i, b"true")?,
-            b'f' => i = word(text, i, b"false")?,
-            b'n' => i = word(text, i, b"null")?,
-            b'-' | b'0'..=b'9' => i = number(text, i)?,
-            _ => return Err(JsonError::Syntax(i)),
-        }
+            _ => scalar(text, i)?,
+        };
         // A value ended before i: close levels, or go on to the next value.
         loop {
-            let Some(&open) = levels.last() else { return Ok(i) };
-            let after;
-            (after, i) = next(text, i);
+            if levels == 0 {
+                return Ok(i);
+            }
+            let in_object = objects & 1 == 1;
+            let (after, at) = next(text, i);
             if after == b',' {
-                i = space(text, i + 1);
-                if open == b'{' {
+                i = space(text, at + 1);
+                if in_object {
                     i = key(text, i)?;
                 }
                 break;
             }
-            if after != closing(open) {
-                return Err(JsonError::Syntax(i));
+            if after != closing(in_object) {
+                return Err(Stop(at));
             }
-            levels.pop();
-            i += 1;
+            levels -= 1;
+            objects >>= 1;
+            i = at + 1;
         }
     }
 }
 
-/// `}` is two after `{`, and `]` after `[`.
 #[inline(always)]
-fn closing(open: u8) -> u8 {
-    open + 2
+fn closing(object: bool) -> u8 {
+    if object { b'}' } else { b']' }
 }
 
+/// The start of the value whose key is at `at`.
 #[inline]
-fn key(text: &[u8], at: usize) -> Result<usize, JsonError> {
-    let end = quoted(text, at)?;
-    let (colon, at) = next(text, end);
+fn key(text: &[u8], at: usize) -> Scanned {
+    let (colon, at) = next(text, quoted(text, at)?);
     if colon != b':' {
-        return Err(JsonError::Syntax(at));
+        return Err(Stop(at));
     }
     Ok(space(text, at + 1))
 }
 
 /// Nearly every text is plain ASCII, which is quicker to see.
-pub(super) fn utf8(text: &[u8]) -> Result<(), JsonError> {
-    match text.is_ascii() {
+fn utf8(text: &[u8]) -> Result<(), JsonError> {
+    match scan::is_ascii(text) {
         true => Ok(()),
         false => std::str::from_utf8(text).map(drop).map_err(|e| JsonError::Utf8(e.valid_up_to())),
     }
 }
 
 /// The end of the string token at `at`.
-#[inline]
-fn quoted(text: &[u8], at: usize) -> Result<usize, JsonError> {
+#[inline(always)]
+fn quoted(text: &[u8], at: usize) -> Scanned {
     quoted_and_escaped(text, at).map(|(end, _)| end)
 }
 
 /// The end of the string token at `at`, and whether there are escapes in it.
-#[inline]
-pub(super) fn quoted_and_escaped(text: &[u8], at: usize) -> Result<(usize, bool), JsonError> {
+#[inline(always)]
+pub(super) fn quoted_and_escaped(text: &[u8], at: usize) -> Result<(usize, bool), Stop> {
     if byte(text, at) != b'"' {
-        return Err(JsonError::Syntax(at));
+        return Err(Stop(at));
     }
     let end = scan::plain(text, at + 1);
     match byte(text, end) {
@@ -391,18 +427,18 @@ pub(super) fn quoted_and_escaped(text: &[u8], at: usize) -> Result<(usize, bool)
 
 /// The end of the string token whose first byte that is not plain is at `at`.
 #[cold]
-fn escaped(text: &[u8], at: usize) -> Result<usize, JsonError> {
+fn escaped(text: &[u8], at: usize) -> Scanned {
     let mut i = at;
     loop {
         match text.get(i) {
             Some(b'"') => return Ok(i + 1),
             Some(b'\\') => {}
-            _ => return Err(JsonError::Syntax(i)),
+            _ => return Err(Stop(i)),
         }
         match text.get(i + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => i += 2,
             Some(b'u') if hex4(text, i + 2).is_some() => i += 6,
-            _ => return Err(JsonError::Syntax(i)),
+            _ => return Err(Stop(i)),
         }
         i = scan::plain(text, i);
     }
@@ -413,11 +449,11 @@ fn hex4(text: &[u8], at: usize) -> Option<u16> {
     digits.iter().try_fold(0u16, |n, &d| Some(n << 4 | (d as char).to_digit(16)? as u16))
 }
 
-fn word(text: &[u8], at: usize, word: &[u8]) -> Result<usize, JsonError> {
-    if text[at..].starts_with(word) { Ok(at + word.len()) } else { Err(JsonError::Syntax(at)) }
+fn word(text: &[u8], at: usize, word: &[u8]) -> Scanned {
+    if text[at..].starts_with(word) { Ok(at + word.len()) } else { Err(Stop(at)) }
 }
 
-fn number(text: &[u8], at: usize) -> Result<usize, JsonError> {
+fn number(text: &[u8], at: usize) -> Scanned {
     let digits = |mut i: usize| {
         while text.get(i).is_some_and(u8::is_ascii_digit) {
             i += 1;
@@ -428,12 +464,12 @@ fn number(text: &[u8], at: usize) -> Result<usize, JsonError> {
     i = match text.get(i) {
         Some(b'0') => i + 1,
         Some(b'1'..=b'9') => digits(i),
-        _ => return Err(JsonError::Syntax(i)),
+        _ => return Err(Stop(i)),
     };
     if text.get(i) == Some(&b'.') {
         let end = digits(i + 1);
         if end == i + 1 {
-            return Err(JsonError::Syntax(end));
+            return Err(Stop(end));
         }
         i = end;
     }
@@ -441,7 +477,7 @@ fn number(text: &[u8], at: usize) -> Result<usize, JsonError> {
         let start = i + 1 + usize::from(matches!(text.get(i + 1), Some(b'+' | b'-')));
         let end = digits(start);
         if end == start {
-            return Err(JsonError::Syntax(end));
+            return Err(Stop(end));
         }
         i = end;
     }

@@ -27,7 +27,7 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// Reads the `_meta` at `whole`; `None` where it is `null`. Its spans count from `base`. Errors: no object, a key twice,
+    /// Reads the `_meta` at `whole`; `None` where it is `null`. All spans count from `base`. Errors: no object, a key twice,
     /// a case variant.
     pub(super) fn at(
         text: &[u8],
@@ -36,20 +36,14 @@ impl Meta {
         base: u32,
         outline: &Outline,
     ) -> Result<Option<Meta>, String> {
-        if &text[whole.start as usize..whole.end as usize] == b"null" {
+        let start = base + whole.start;
+        if text[start as usize] == b'n' {
             return Ok(None);
         }
-        let (found, variant) =
-            rule.read(text, whole.start, &KEYS, outline).map_err(|e| format!("_meta: {e}"))?;
-        if let Some(key) = variant {
-            return Err(format!("_meta: a key that differs from \"{key}\" by case"));
-        }
-        let from_base = |span: &Span| span.start - base..span.end - base;
         let [progress_token, version, client_info, capabilities, log_level, subscription_id] =
-            found.map(|span| span.as_ref().map(from_base));
-        let whole = from_base(whole);
+            rule.read(text, start, base, &KEYS, outline).map_err(|why| format!("_meta: {why}"))?;
         Ok(Some(Meta {
-            whole,
+            whole: whole.clone(),
             progress_token,
             version,
             client_info,

@@ -3,7 +3,7 @@
 //! Noted is what is usual. An object of which more must be asked (a key escaped, given twice, or all but one that is
 //! known) is left out, and whoever reads it looks for himself, with the care that it needs.
 
-use super::json::{self, JsonError, Member};
+use super::json::{self, JsonError, Member, Scanned, Stop};
 use super::{Span, envelope, meta, params, results};
 use smallvec::SmallVec;
 
@@ -17,39 +17,60 @@ pub(super) enum Rule {
 /// Where the values of the keys are that are read of an object: of each key the first.
 pub(super) type Found<const N: usize> = [Option<Span>; N];
 
+/// Why an object is not read.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub(super) enum Unclear {
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    /// It would be another key to us and the same to a lax reader.
+    #[error("a key that differs from \"{0}\" by case")]
+    Variant(&'static str),
+}
+
 impl Rule {
-    /// Where the values of `keys` are in the object at `at`, noted in the outline or looked for; and which of them another
-    /// key differs from by case alone. Errors: no object; of a client's, a key given twice.
+    /// Where the values of `keys` are in the object at `at`, noted in the outline or looked for; spans count from `base`.
+    /// Errors: no object; of a client's, a key given twice, or one that differs by case alone from one of `keys`.
+    #[inline]
     pub(super) fn read<const N: usize>(
         self,
         text: &[u8],
         at: u32,
+        base: u32,
         keys: &[&'static str; N],
         outline: &Outline,
-    ) -> Result<(Found<N>, Option<&'static str>), JsonError> {
-        if let Some(found) = outline.found(at) {
-            return Ok((found, None));
+    ) -> Result<Found<N>, Unclear> {
+        match outline.noted(at) {
+            Some(noted) => Ok(noted.found(base)),
+            None => self.look(text, at, base, keys),
         }
+    }
+
+    #[cold]
+    fn look<const N: usize>(
+        self,
+        text: &[u8],
+        at: u32,
+        base: u32,
+        keys: &[&'static str; N],
+    ) -> Result<Found<N>, Unclear> {
         let members = json::lax_members(text, at)?;
         if self == Rule::Strict {
             json::unique(&members)?;
+            let twin = |m: &Member<'_>| keys.iter().find(|key| m.is_case_variant_of(key));
+            if let Some(key) = members.iter().find_map(twin) {
+                return Err(Unclear::Variant(key));
+            }
         }
         let mut found = [const { None }; N];
         for (n, member) in members.iter().filter_map(|m| Some((m.among(keys)?, m))) {
-            found[n].get_or_insert_with(|| member.value.clone());
+            found[n].get_or_insert(from_base(&member.value, base));
         }
-        Ok((found, self.variant(&members, keys)))
+        Ok(found)
     }
+}
 
-    /// A key that differs by case alone from one we read would be another key to us and the same to a lax reader.
-    fn variant(self, members: &[Member<'_>], keys: &[&'static str]) -> Option<&'static str> {
-        match self {
-            Rule::Strict => {
-                members.iter().find_map(|m| keys.iter().copied().find(|key| m.is_case_variant_of(key)))
-            }
-            Rule::Lax => None,
-        }
-    }
+fn from_base(span: &Span, base: u32) -> Span {
+    span.start - base..span.end - base
 }
 
 /// What was noted of a message's outer objects: of the message, of its `params` or `result`, and of their `_meta` and
@@ -63,7 +84,7 @@ pub(super) struct Outline {
 const MOST: usize = 12;
 
 /// Where the values of an object's known keys are; an empty span where there is none.
-struct Noted {
+pub(super) struct Noted {
     at: u32,
     found: [Span; MOST],
 }
@@ -83,43 +104,33 @@ enum Level {
 }
 
 impl Outline {
-    /// As [`json::check`], and notes the members on the way.
-    pub(super) fn check(text: &[u8], depth: u16, rule: Rule) -> Result<(Span, Outline), JsonError> {
-        json::utf8(text)?;
-        let mut outline = Outline::none();
-        outline.rule = rule;
-        let (first, start) = json::next(text, 0);
-        let end = match first {
-            b'{' => outline.object(text, start, depth, depth, Level::Message)?,
-            _ => json::value(text, start, depth, depth)?,
-        };
-        if json::next(text, end).1 != text.len() {
-            return Err(JsonError::Syntax(end));
-        }
-        Ok((start as u32..end as u32, outline))
-    }
-
     /// An outline that knows nothing: whoever asks looks for himself.
     pub(super) fn none() -> Outline {
         Outline { rule: Rule::Lax, objects: [const { Noted::nothing() }; 4] }
     }
 
-    /// Where the values of its keys are in the object at `at`, if that was noted.
-    pub(super) fn found<const N: usize>(&self, at: u32) -> Option<Found<N>> {
-        let noted = self.objects.iter().find(|noted| noted.at == at)?;
-        Some(std::array::from_fn(|n| Some(&noted.found[n]).filter(|span| span.start < span.end).cloned()))
+    /// Nothing yet of a text that is under this rule.
+    pub(super) fn under(rule: Rule) -> Outline {
+        Outline { rule, ..Outline::none() }
+    }
+
+    /// As [`json::check`], and notes the members on the way.
+    pub(super) fn check(&mut self, text: &[u8], depth: u16) -> Result<Span, JsonError> {
+        json::whole(text, depth, |start| match text.get(start) {
+            Some(b'{') => self.object(text, start, depth, Level::Message),
+            _ => json::value(text, start, depth),
+        })
+    }
+
+    /// What was noted of the object at `at`.
+    #[inline]
+    pub(super) fn noted(&self, at: u32) -> Option<&Noted> {
+        self.objects.iter().find(|noted| noted.at == at)
     }
 
     /// The end of the object at `at`, whose brace was seen; its members are noted, and those of the objects that matter in it.
-    fn object(
-        &mut self,
-        text: &[u8],
-        at: usize,
-        depth: u16,
-        limit: u16,
-        level: Level,
-    ) -> Result<usize, JsonError> {
-        let Some(inner) = depth.checked_sub(1) else { return Err(JsonError::Depth(limit)) };
+    fn object(&mut self, text: &[u8], at: usize, depth: u16, level: Level) -> Scanned {
+        let Some(depth) = depth.checked_sub(1) else { return Err(Stop::DEEP) };
         let mut noted = Noted { at: at as u32, ..Noted::nothing() };
         let mut others = SmallVec::new();
         let (mut byte, mut i) = json::next(text, at + 1);
@@ -127,15 +138,16 @@ impl Outline {
             let (key_end, escaped) = json::quoted_and_escaped(text, i)?;
             let (colon, after) = json::next(text, key_end);
             if colon != b':' {
-                return Err(JsonError::Syntax(after));
+                return Err(Stop(after));
             }
             let (first, start) = json::next(text, after + 1);
             let key = &text[i + 1..key_end - 1];
-            let end = match level.of(key).filter(|_| first == b'{') {
-                Some(level) => self.object(text, start, inner, limit, level)?,
-                None => json::value(text, start, inner, limit)?,
+            let known = level.known(key);
+            let end = match known.and_then(|n| level.of(n)) {
+                Some(level) if first == b'{' => self.object(text, start, depth, level)?,
+                _ => json::value(text, start, depth)?,
             };
-            let usual = match level.known(key) {
+            let usual = match known {
                 Some(n) => noted.first(n, start as u32..end as u32),
                 None => !escaped && (self.rule == Rule::Lax || level.is_clear(key, &mut others)),
             };
@@ -146,7 +158,7 @@ impl Outline {
             match byte {
                 b',' => i = json::next(text, i + 1).1,
                 b'}' => {}
-                _ => return Err(JsonError::Syntax(i)),
+                _ => return Err(Stop(i)),
             }
         }
         self.objects[level.slot()] = noted;
@@ -157,6 +169,15 @@ impl Outline {
 impl Noted {
     const fn nothing() -> Noted {
         Noted { at: NOWHERE, found: [const { 0..0 }; MOST] }
+    }
+
+    /// Where the values of its keys are, of which there are `N`; spans count from `base`.
+    #[inline]
+    pub(super) fn found<const N: usize>(&self, base: u32) -> Found<N> {
+        std::array::from_fn(|n| {
+            let span = &self.found[n];
+            (span.end > 0).then(|| from_base(span, base))
+        })
     }
 
     /// Notes the value of a key. False where the key was there before.
@@ -181,15 +202,15 @@ impl Level {
         }
     }
 
-    /// What the object at a key of this level is, where it matters.
+    /// What the object at the `n`th of this level's keys is, where it matters.
     #[inline]
-    fn of(self, key: &[u8]) -> Option<Level> {
-        match (self, key) {
-            (Level::Message, b"params") => Some(Level::Params),
-            (Level::Message, b"result") => Some(Level::Result),
-            (Level::Params, b"_meta") => Some(Level::Meta),
-            (Level::Params, b"arguments") => Some(Level::Arguments),
-            (Level::Result, b"_meta") => Some(Level::ResultMeta),
+    fn of(self, n: usize) -> Option<Level> {
+        match (self, n) {
+            (Level::Message, 3) => Some(Level::Params),
+            (Level::Message, 4) => Some(Level::Result),
+            (Level::Params, 3) => Some(Level::Arguments),
+            (Level::Params, 4) => Some(Level::Meta),
+            (Level::Result, 6) => Some(Level::ResultMeta),
             _ => None,
         }
     }
@@ -275,10 +296,10 @@ pub(super) mod tests {
             cut in 0usize..400,
             rule in prop_oneof![Just(Rule::Strict), Just(Rule::Lax)],
         ) {
-            let whole = Outline::check(text.as_bytes(), depth, rule).map(|o| o.0);
-            prop_assert_eq!(whole, json::check(text.as_bytes(), depth));
+            let judged = |text| Outline::under(rule).check(text, depth);
+            prop_assert_eq!(judged(text.as_bytes()), json::check(text.as_bytes(), depth));
             let part = text.as_bytes().get(..cut).unwrap_or(text.as_bytes());
-            prop_assert_eq!(Outline::check(part, depth, rule).map(|o| o.0), json::check(part, depth));
+            prop_assert_eq!(judged(part), json::check(part, depth));
         }
 
         #[test]
@@ -286,18 +307,35 @@ pub(super) mod tests {
             text in message(),
             rule in prop_oneof![Just(Rule::Strict), Just(Rule::Lax)],
         ) {
-            let (span, outline) = Outline::check(text.as_bytes(), 9, rule).unwrap();
-            let noted = rule.read(text.as_bytes(), span.start, &envelope::KEYS, &outline);
-            let looked = rule.read(text.as_bytes(), span.start, &envelope::KEYS, &Outline::none());
+            let mut outline = Outline::under(rule);
+            let span = outline.check(text.as_bytes(), 9).unwrap();
+            let noted = rule.read(text.as_bytes(), span.start, 0, &envelope::KEYS, &outline);
+            let looked = rule.look(text.as_bytes(), span.start, 0, &envelope::KEYS);
             prop_assert_eq!(noted, looked);
+        }
+    }
+
+    #[test]
+    fn each_object_that_matters_has_its_key() {
+        let key = |level: Level, n: usize| level.names()[n];
+        for (level, n, want) in [
+            (Level::Message, 3, "params"),
+            (Level::Message, 4, "result"),
+            (Level::Params, 3, "arguments"),
+            (Level::Params, 4, "_meta"),
+            (Level::Result, 6, "_meta"),
+        ] {
+            assert!(level.of(n).is_some());
+            assert_eq!(key(level, n), want);
         }
     }
 
     #[test]
     fn what_is_usual_is_noted_and_the_rest_is_not() {
         let noted = |text: &str, rule| {
-            let (span, outline) = Outline::check(text.as_bytes(), 9, rule).unwrap();
-            outline.found::<6>(span.start).is_some()
+            let mut outline = Outline::under(rule);
+            let span = outline.check(text.as_bytes(), 9).unwrap();
+            outline.noted(span.start).is_some()
         };
         let many = format!("{{{}\"z\":1}}", (0..13).map(|n| format!("\"k{n}\":1,")).collect::<String>());
         for (text, strict, lax) in [

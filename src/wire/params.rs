@@ -86,35 +86,12 @@ impl Params {
 
     pub(super) fn at(whole: &Bytes, span: &Span, rule: Rule, outline: &Outline) -> Result<Params, String> {
         let base = span.start;
-        let (found, variant) = rule.read(whole, base, &KEYS, outline).map_err(|e| format!("params: {e}"))?;
-        if let Some(key) = variant {
-            return Err(format!("params: a key that differs from \"{key}\" by case"));
-        }
-        let [_, _, _, arguments, meta, _, _, reference, filter, ..] = &found;
-        let mut faults = FirstFault(None);
-        let meta = meta.as_ref().and_then(|at| {
-            let meta = Meta::at(whole, at, rule, base, outline);
-            meta.unwrap_or_else(|why| faults.note(at, why))
-        });
-        for (part, what, checked) in [
-            (arguments, "arguments", one_meaning(whole, arguments, rule, &[], outline)),
-            (reference, "ref", one_meaning(whole, reference, rule, &REF_KEYS, outline)),
-            (filter, "notifications", one_meaning(whole, filter, rule, &FILTER_KEYS, outline)),
-        ] {
-            if let (Some(at), Err(why)) = (part, checked) {
-                faults.note::<()>(at, format!("{what}: {why}"));
-            }
-        }
-        if let FirstFault(Some((_, why))) = faults {
-            return Err(why);
-        }
-        let from_base = |span: Span| span.start - base..span.end - base;
         let [
             name,
             uri,
             cursor,
             arguments,
-            _,
+            meta,
             state,
             answers,
             reference,
@@ -122,7 +99,15 @@ impl Params {
             request_id,
             progress_token,
             task_id,
-        ] = found.map(|span| span.map(from_base));
+        ] = rule.read(whole, base, base, &KEYS, outline).map_err(|why| format!("params: {why}"))?;
+        let mut parts = Parts { whole, base, rule, outline, fault: None };
+        let meta = parts.meta(&meta);
+        parts.have_one_meaning("arguments", &arguments, &[]);
+        parts.have_one_meaning("ref", &reference, &REF_KEYS);
+        parts.have_one_meaning("notifications", &filter, &FILTER_KEYS);
+        if let Some((_, why)) = parts.fault {
+            return Err(why);
+        }
         let raw = Raw::trusted(whole.slice(base as usize..span.end as usize));
         Ok(Params(Arc::new(Fields {
             raw,
@@ -142,15 +127,43 @@ impl Params {
     }
 }
 
-/// The fault that stands first in the text, in whatever order they were found.
-struct FirstFault(Option<(u32, String)>);
+/// The parts of params that are looked into.
+struct Parts<'a> {
+    whole: &'a [u8],
+    base: u32,
+    rule: Rule,
+    outline: &'a Outline,
+    /// The one that stands first in the text, in whatever order they are found.
+    fault: Option<(u32, String)>,
+}
 
-impl FirstFault {
-    fn note<T>(&mut self, at: &Span, why: String) -> Option<T> {
-        if self.0.as_ref().is_none_or(|(first, _)| at.start < *first) {
-            self.0 = Some((at.start, why));
+impl Parts<'_> {
+    fn meta(&mut self, at: &Option<Span>) -> Option<Meta> {
+        let at = at.as_ref()?;
+        match Meta::at(self.whole, at, self.rule, self.base, self.outline) {
+            Ok(meta) => meta,
+            Err(why) => {
+                self.note(at, why);
+                None
+            }
         }
-        None
+    }
+
+    /// Finds fault with a client's object in which two readers could read two things.
+    fn have_one_meaning<const N: usize>(&mut self, part: &str, at: &Option<Span>, keys: &[&'static str; N]) {
+        let Some(at) = at.as_ref().filter(|_| self.rule == Rule::Strict) else { return };
+        let start = self.base + at.start;
+        if self.whole[start as usize] == b'{'
+            && let Err(why) = self.rule.read(self.whole, start, self.base, keys, self.outline)
+        {
+            self.note(at, format!("{part}: {why}"));
+        }
+    }
+
+    fn note(&mut self, at: &Span, why: String) {
+        if self.fault.as_ref().is_none_or(|(first, _)| at.start < *first) {
+            self.fault = Some((at.start, why));
+        }
     }
 }
 
@@ -223,25 +236,6 @@ impl Params {
     }
 }
 
-/// Refuses a client's object in which two readers could read two things.
-fn one_meaning<const N: usize>(
-    text: &[u8],
-    span: &Option<Span>,
-    rule: Rule,
-    keys: &[&'static str; N],
-    outline: &Outline,
-) -> Result<(), String> {
-    let Some(span) = span.as_ref().filter(|span| rule == Rule::Strict && text[span.start as usize] == b'{')
-    else {
-        return Ok(());
-    };
-    match rule.read(text, span.start, keys, outline) {
-        Ok((_, None)) => Ok(()),
-        Ok((_, Some(key))) => Err(format!("a key that differs from \"{key}\" by case")),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,6 +256,21 @@ mod tests {
             p.raw.to_bytes(),
             r#"{"arguments":{"name":"no"},"name":"b","_meta":{"k":1,"progressToken":7,"x":[ ]}}"#
         );
+    }
+
+    #[test]
+    fn spans_speak_of_the_params_wherever_they_stand_in_their_message() {
+        let text = r#" {"jsonrpc":"2.0","id":1,"method":"m","params": {"name":"a","_meta": {"progressToken":7,"io.modelcontextprotocol/protocolVersion":"v"},"ref":{"uri":"x"}}}"#;
+        for read in [crate::wire::envelope::read, crate::wire::envelope::read_upstream] {
+            let Ok(crate::wire::Message::Request(request)) = read(text.into(), 9) else { panic!() };
+            let p = request.params;
+            let meta = p.meta.clone().unwrap();
+            assert_eq!(p.string(&p.name).unwrap(), "a");
+            assert_eq!(p.progress().unwrap(), "7");
+            assert_eq!(p.string(&meta.version).unwrap(), "v");
+            assert!(p.token(&Some(meta.whole)).unwrap().starts_with(b"{\"progressToken"));
+            assert_eq!(p.token(&p.reference).unwrap(), r#"{"uri":"x"}"#);
+        }
     }
 
     #[test]

@@ -29,26 +29,23 @@ impl ResultView {
         if let Some(noted) = result.noted() {
             return noted.clone();
         }
-        let nothing = Outline::none();
-        let found = Rule::Lax.read(result.text(), 0, &KEYS, &nothing).map(|(found, _)| found);
-        ResultView::read(result.text(), 0, found.unwrap_or_default(), &nothing)
+        let (text, nothing) = (result.text(), Outline::none());
+        let found = Rule::Lax.read(text, 0, 0, &KEYS, &nothing).unwrap_or_default();
+        ResultView::read(text, 0, found, &nothing)
     }
 
     /// What was noted of the result that begins at `base` of its message; `None` where it is to be looked for.
     pub(super) fn noted(text: &[u8], base: u32, outline: &Outline) -> Option<ResultView> {
-        Some(ResultView::read(text, base, outline.found(base)?, outline))
+        Some(ResultView::read(text, base, outline.noted(base)?.found(base), outline))
     }
 
     fn read(text: &[u8], base: u32, found: Found<{ KEYS.len() }>, outline: &Outline) -> ResultView {
-        let from_base = |span: Span| span.start - base..span.end - base;
-        let [.., meta, _] = &found;
-        let inner = meta.as_ref().map(|meta| Rule::Lax.read(text, meta.start, &META_KEYS, outline));
-        let [result_type, ttl, scope, next_cursor, request_state, input_requests, meta, is_error] =
-            found.map(|span| span.map(from_base));
-        let (meta, server_info) = match inner {
-            Some(Ok(([server_info], _))) => (meta, server_info.map(from_base)),
+        let [result_type, ttl, scope, next_cursor, request_state, input_requests, meta, is_error] = found;
+        let inner = |meta: &Span| Rule::Lax.read(text, base + meta.start, base, &META_KEYS, outline).ok();
+        let (meta, server_info) = match meta.as_ref().and_then(inner) {
+            Some([server_info]) => (meta, server_info),
             // No object is as none.
-            Some(Err(_)) | None => (None, None),
+            None => (None, None),
         };
         ResultView {
             result_type,

@@ -20,6 +20,15 @@ pub fn is_simple(text: &[u8], start: usize, end: usize) -> bool {
     return narrow::is_simple(text, start, end);
 }
 
+/// As the standard library's, which looks at what is left of whole chunks byte by byte.
+pub fn is_ascii(text: &[u8]) -> bool {
+    const CHUNK: usize = 64;
+    match text.last_chunk::<CHUNK>() {
+        Some(last) => text.as_chunks::<CHUNK>().0.as_flattened().is_ascii() && last.is_ascii(),
+        None => text.is_ascii(),
+    }
+}
+
 /// By SSE2, which every x86-64 has.
 #[cfg(target_arch = "x86_64")]
 mod wide {
@@ -64,6 +73,16 @@ mod wide {
 
     #[inline(always)]
     pub fn plain(text: &[u8], at: usize) -> usize {
+        // Most strings are short.
+        match sixteen(text, at).map(special) {
+            Some(found) if found != 0 => at + found.trailing_zeros() as usize,
+            Some(_) => more_plain(text, at + WIDTH),
+            None => last_plain(text, at),
+        }
+    }
+
+    #[inline(never)]
+    fn more_plain(text: &[u8], at: usize) -> usize {
         let mut i = at;
         while let Some(bytes) = sixteen(text, i) {
             let found = special(bytes);
@@ -76,6 +95,7 @@ mod wide {
     }
 
     /// As [`plain`], where fewer than sixteen bytes are left: with what stands before them they are sixteen again.
+    #[cold]
     fn last_plain(text: &[u8], at: usize) -> usize {
         let Some(bytes) = text.last_chunk() else { return narrow::plain(text, at) };
         let start = text.len() - WIDTH;
@@ -155,6 +175,13 @@ mod tests {
     }
 
     proptest::proptest! {
+        #[test]
+        fn ascii_is_what_the_standard_library_calls_so(
+            text in proptest::collection::vec(proptest::prop_oneof![200 => 0u8..0x80, 1 => 0u8..], 0..200),
+        ) {
+            proptest::prop_assert_eq!(is_ascii(&text), text.is_ascii());
+        }
+
         #[test]
         fn a_plain_run_is_what_a_byte_by_byte_look_finds(
             text in proptest::collection::vec(proptest::prop_oneof![8 => 0x20u8.., 1 => 0u8..], 0..70),

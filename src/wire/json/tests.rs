@@ -59,6 +59,17 @@ fn depth_is_bounded_and_no_depth_overflows_the_stack() {
     let deep = |n: usize| "[".repeat(n) + &"]".repeat(n);
     assert!(check(deep(128).as_bytes(), 128).is_ok());
     assert_eq!(check(deep(129).as_bytes(), 128), Err(JsonError::Depth(128)));
+    for limit in [1, 63, 64, 65, 127, 129, 300] {
+        let mixed = |n: usize| {
+            (0..n).map(|n| ["[", "{\"a\":"][n % 2]).collect::<String>()
+                + "1"
+                + &(0..n).rev().map(|n| ["]", "}"][n % 2]).collect::<String>()
+        };
+        assert!(check(mixed(limit).as_bytes(), limit as u16).is_ok(), "{limit}");
+        assert_eq!(check(mixed(limit + 1).as_bytes(), limit as u16), Err(JsonError::Depth(limit as u16)));
+        let crossed = mixed(limit).replacen("1]", "1}", 1).replacen("1}", "1]", usize::from(limit % 2 == 0));
+        assert!(matches!(check(crossed.as_bytes(), 999), Err(JsonError::Syntax(_))), "{limit}");
+    }
     assert_eq!(check("[".repeat(1_000_000).as_bytes(), 128), Err(JsonError::Depth(128)));
 }
 
