@@ -101,8 +101,8 @@ fn subscribed(params: Raw, id: &Id) -> Raw {
     match Params::read(params) {
         Ok(mut params) => {
             match params.meta.as_ref().and_then(|m| m.subscription_id.clone()) {
-                Some(span) => params.raw.edit(span, id.token().clone()),
-                None => params.add_meta(&[(meta::SUBSCRIPTION_ID, id.token().clone())]),
+                Some(span) => params.raw.edit(span, id.to_bytes()),
+                None => params.add_meta(&[(meta::SUBSCRIPTION_ID, id.to_bytes())]),
             }
             params.raw.clone()
         }

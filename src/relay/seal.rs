@@ -89,13 +89,13 @@ pub(super) fn read_headers(sent: Vec<(String, Vec<u8>)>) -> Vec<(HeaderName, Hea
 impl Want {
     /// An [`Outgoing`] on its way; its params are the body. A channel has no use for its name.
     pub(super) fn request(route: &Route, request: &Outgoing) -> Want {
-        let text = |token: &Bytes| String::from_utf8_lossy(token).into_owned();
+        let text = |token: &[u8]| String::from_utf8_lossy(token).into_owned();
         let within = request.deadline.saturating_duration_since(Instant::now());
         Want::Request {
             route: SentRoute::of(route),
             id: text(request.id.token()),
             method: request.method.as_str().to_owned(),
-            progress: request.progress.as_ref().map(text),
+            progress: request.progress.as_deref().map(text),
             within: within.as_millis().try_into().unwrap_or(u64::MAX),
         }
     }

@@ -172,41 +172,28 @@ fn invalid(id: Option<Id>, why: impl Into<String>) -> Refused {
     Refused { id, code: code::INVALID_REQUEST, why: why.into() }
 }
 
-/// The name of a method that we know needs no escapes.
-fn put_method(out: &mut BytesMut, method: &Method) {
-    match method {
-        Method::Other(name) => out.put_slice(json::quote(name).as_bytes()),
-        known => {
-            out.put_u8(b'"');
-            out.put_slice(known.as_str().as_bytes());
-            out.put_u8(b'"');
-        }
-    }
-}
-
 /// Writes a request; `id` and `params` go out as they are.
 pub fn write_request(id: &Id, method: &Method, params: &Raw) -> Bytes {
-    // To the byte, for most methods: what is neither shared nor has room to spare needs no second allocation.
-    let mut out = BytesMut::with_capacity(45 + id.token().len() + method.as_str().len() + params.len());
-    out.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    out.put_slice(id.token());
-    out.put_slice(b",\"method\":");
-    put_method(&mut out, method);
-    out.put_slice(b",\"params\":");
-    params.write(&mut out);
-    out.put_u8(b'}');
-    out.freeze()
+    written(&[
+        b"{\"jsonrpc\":\"2.0\",\"id\":",
+        id.token(),
+        b",\"method\":",
+        method.token().as_bytes(),
+        b",\"params\":",
+        &params.written_whole(),
+        b"}",
+    ])
 }
 
 /// Writes a notification.
 pub fn write_notification(method: &Method, params: &Raw) -> Bytes {
-    let mut out = BytesMut::with_capacity(42 + method.as_str().len() + params.len());
-    out.put_slice(b"{\"jsonrpc\":\"2.0\",\"method\":");
-    put_method(&mut out, method);
-    out.put_slice(b",\"params\":");
-    params.write(&mut out);
-    out.put_u8(b'}');
-    out.freeze()
+    written(&[
+        b"{\"jsonrpc\":\"2.0\",\"method\":",
+        method.token().as_bytes(),
+        b",\"params\":",
+        &params.written_whole(),
+        b"}",
+    ])
 }
 
 /// Writes an answer; without an id only an error can be written (`"id"` is left out, 2026-07-28 *Error Responses*).
@@ -215,18 +202,16 @@ pub fn write_response(id: Option<&Id>, outcome: Result<&Raw, &Raw>) -> Bytes {
         Ok(result) => (b",\"result\":", result),
         Err(error) => (b",\"error\":", error),
     };
-    let id_member = id.map_or(0, |id| 6 + id.token().len());
-    let mut out = BytesMut::with_capacity(17 + id_member + key.len() + value.len());
-    out.put_slice(b"{\"jsonrpc\":\"2.0\"");
-    if let Some(id) = id {
-        out.put_slice(b",\"id\":");
-        out.put_slice(id.token());
-    }
-    out.put_slice(key);
-    value.write(&mut out);
-    out.put_u8(b'}');
-    debug_assert_eq!(out.len(), out.capacity(), "to the byte, as a request");
-    out.freeze()
+    let (id_key, id): (&[u8], _) = match id {
+        Some(id) => (b",\"id\":", id.token()),
+        None => (b"", &b""[..]),
+    };
+    written(&[b"{\"jsonrpc\":\"2.0\"", id_key, id, key, &value.written_whole(), b"}"])
+}
+
+/// To the byte: what is neither shared nor has room to spare needs no second allocation.
+fn written(pieces: &[&[u8]]) -> Bytes {
+    pieces.concat().into()
 }
 
 /// Writes messages that are written already as one batch (2025-03-26 only).
@@ -312,6 +297,13 @@ mod tests {
         let text = r#"{"jsonrpc":"2.0","id":9007199254740993,"method":"tools/call","params":{"name":"a","arguments":{"z":1.0}}}"#;
         let Ok(Message::Request(r)) = read(Bytes::from_static(text.as_bytes()), 128) else { panic!() };
         assert_eq!(write_request(&r.id, &r.method, &r.params.raw), text);
+        let other = write_notification(&Method::parse("a\"b"), &Raw::trusted("{}"));
+        assert_eq!(other, r#"{"jsonrpc":"2.0","method":"a\"b","params":{}}"#);
+        let mut result = Raw::trusted(r#"{"a": 1}"#);
+        result.insert_member(0, "b", b"2");
+        let answer = write_response(Some(&r.id), Ok(&result));
+        assert_eq!(answer, r#"{"jsonrpc":"2.0","id":9007199254740993,"result":{"b":2,"a": 1}}"#);
+        assert_eq!(write_response(None, Err(&result)), r#"{"jsonrpc":"2.0","error":{"b":2,"a": 1}}"#);
     }
 
     proptest::proptest! {

@@ -16,9 +16,38 @@ pub static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 pub const OPEN: &str = "=?base64?";
 const CLOSE: &str = "?=";
 
+/// The text of a value that means what it shows, in whatever header: visible ASCII without a comma. Nearly all are.
+fn clear(value: &[u8]) -> Option<&str> {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGHS: u64 = ONES << 7;
+    // A byte has its high bit in one of these where it is no ASCII, DEL, below `!`, or a comma. The lowest such byte always
+    // has: what is carried or borrowed comes from one of them.
+    let is_clear = |eight: [u8; 8]| {
+        let word = u64::from_ne_bytes(eight);
+        let comma = (word ^ (ONES * u64::from(b','))).wrapping_sub(ONES);
+        (word | word.wrapping_add(ONES) | word.wrapping_sub(ONES * u64::from(b'!')) | comma) & HIGHS == 0
+    };
+    let all = match value.last_chunk() {
+        Some(last) => value.as_chunks().0.iter().all(|eight| is_clear(*eight)) && is_clear(*last),
+        None => value.iter().all(|&b| b.is_ascii_graphic() && b != b','),
+    };
+    // SAFETY: ASCII is UTF-8.
+    all.then(|| unsafe { std::str::from_utf8_unchecked(value) })
+}
+
+/// The value of a header that is there once, where it is [`clear`].
+fn clear_only<'a>(map: &'a http::HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = map.get_all(name).iter();
+    let value = values.next()?;
+    if values.next().is_none() { clear(value.as_bytes()) } else { None }
+}
+
 /// `text` as a header value: itself where it is plain ASCII that no reader would alter, else in the base64 form.
 pub fn encode(text: &str) -> Cow<'_, str> {
     let sentinel = text.starts_with(OPEN) && text.ends_with(CLOSE);
+    if !sentinel && clear(text.as_bytes()).is_some() {
+        return Cow::Borrowed(text);
+    }
     let padded = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
     let printable = text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t'));
     if printable && !padded && !sentinel {
@@ -52,13 +81,12 @@ pub enum HeaderError {
 /// The one value of a header: equal repeated values fold, also where a proxy or a client joined them by commas
 /// (`2025-11-25, 2025-11-25`). Not for values in which a comma may stand.
 pub fn folded<'a>(map: &'a http::HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, HeaderError> {
+    if let Some(only) = clear_only(map, name) {
+        return Ok(Some(only));
+    }
     let mut found = None;
     for value in map.get_all(name) {
         let value = value.to_str().map_err(|_| HeaderError::Malformed)?;
-        if found.is_none() && !value.as_bytes().contains(&b',') {
-            found = Some(value.trim());
-            continue;
-        }
         for part in value.split(',').map(str::trim) {
             if found.is_some_and(|f| f != part) {
                 return Err(HeaderError::Differing);
@@ -71,6 +99,9 @@ pub fn folded<'a>(map: &'a http::HeaderMap, name: &HeaderName) -> Result<Option<
 
 /// The one decoded value of a header in which a comma may stand; equal repeated headers fold.
 pub fn decoded<'a>(map: &'a http::HeaderMap, name: &HeaderName) -> Result<Option<Cow<'a, str>>, HeaderError> {
+    if let Some(only) = clear_only(map, name).filter(|only| !only.starts_with(OPEN)) {
+        return Ok(Some(Cow::Borrowed(only)));
+    }
     let mut found: Option<Cow<'a, str>> = None;
     for value in map.get_all(name) {
         let value = decode(value.as_bytes()).ok_or(HeaderError::Malformed)?;
@@ -124,8 +155,9 @@ pub fn is_media(said: &[u8], media: &str) -> bool {
     if said == media.as_bytes() {
         return true;
     }
-    let end = said.iter().position(|&b| b == b';').unwrap_or(said.len());
-    said[..end].trim_ascii().eq_ignore_ascii_case(media.as_bytes())
+    let Some((head, rest)) = said.trim_ascii_start().split_at_checked(media.len()) else { return false };
+    head.eq_ignore_ascii_case(media.as_bytes())
+        && matches!(rest.trim_ascii_start().first(), None | Some(b';'))
 }
 
 #[cfg(test)]
@@ -147,6 +179,52 @@ mod tests {
         }
         assert_eq!(decode(b"=?base64?***?="), None);
         assert_eq!(decode("é".as_bytes()), None);
+    }
+
+    #[test]
+    fn a_media_type_is_read_without_case_and_parameters() {
+        let with =
+            |v: &'static str| http::HeaderMap::from_iter([(http::header::CONTENT_TYPE, v.parse().unwrap())]);
+        for json in [
+            "application/json",
+            "Application/JSON ; charset=utf-8",
+            " application/json;",
+            "application/json\t",
+        ] {
+            assert!(is_json(&with(json)), "{json:?}");
+        }
+        for other in [
+            "application/jsonl",
+            "application/json x",
+            "application",
+            ";application/json",
+            "",
+            "text/event-stream",
+        ] {
+            assert!(!is_json(&with(other)), "{other:?}");
+        }
+        assert!(is_media(b"text/event-stream;q=1", EVENT_STREAM) && !is_json(&http::HeaderMap::new()));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_clear_value_is_visible_ascii_without_a_comma(
+            value in proptest::collection::vec(proptest::prop_oneof![30 => 0x21u8..0x7f, 1 => 0u8..], 0..40),
+        ) {
+            let slow = value.iter().all(|b| matches!(b, b'!'..=b'~') && *b != b',');
+            proptest::prop_assert_eq!(clear(&value), slow.then(|| std::str::from_utf8(&value).unwrap()));
+        }
+
+        #[test]
+        fn a_value_folds_as_its_parts_do(value in "[a, \t\"=?]{0,12}|=\\?base64\\?YQ==\\?=", twice: bool) {
+            let times = 1 + usize::from(twice);
+            let map: http::HeaderMap = std::iter::repeat_n((NAME.clone(), value.parse().unwrap()), times).collect();
+            let parts: std::collections::HashSet<_> = value.split(',').map(str::trim).collect();
+            let want = if parts.len() == 1 { Ok(parts.into_iter().next()) } else { Err(HeaderError::Differing) };
+            proptest::prop_assert_eq!(folded(&map, &NAME), want);
+            let meant = decode(value.as_bytes()).map(Some).ok_or(HeaderError::Malformed);
+            proptest::prop_assert_eq!(decoded(&map, &NAME), meant);
+        }
     }
 
     #[test]

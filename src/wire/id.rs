@@ -2,27 +2,29 @@
 
 use super::{Span, json};
 use bytes::Bytes;
+use smallvec::SmallVec;
 use std::fmt;
 
-/// A request's id as it stands in the message: an integer or a string (MCP, *basic: requests*). Compared by bytes.
+/// A request's id as it stands in the message: an integer or a string (MCP, *basic: requests*). Compared by bytes. Most are
+/// short, and then there is nothing to allocate.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Id(Bytes);
+pub struct Id(SmallVec<[u8; 24]>);
 
 impl Id {
     /// The id at `span`, or `None` where MCP does not allow it: `null`, fractions, exponents, objects, arrays, booleans.
-    pub fn read(text: &Bytes, span: &Span) -> Option<Id> {
+    pub fn read(text: &[u8], span: &Span) -> Option<Id> {
         let token = &text[span.start as usize..span.end as usize];
         let whole = match token.first()? {
             b'"' => true,
             b'-' | b'0'..=b'9' => !token.iter().any(|b| matches!(b, b'.' | b'e' | b'E')),
             _ => false,
         };
-        whole.then(|| Id(text.slice(span.start as usize..span.end as usize)))
+        whole.then(|| Id(token.into()))
     }
 
     /// An id of ours: a string token.
     pub fn of_str(id: &str) -> Id {
-        Id(Bytes::from(json::quote(id)))
+        Id(json::quote(id).into_bytes().into())
     }
 
     /// The string id of a prefix, which needs no escapes, and a count.
@@ -39,21 +41,26 @@ impl Id {
             }
         }
         let digits = &digits[at..];
-        let mut token = Vec::with_capacity(prefix.len() + digits.len() + 2);
+        let mut token = SmallVec::with_capacity(prefix.len() + digits.len() + 2);
         token.push(b'"');
         token.extend_from_slice(prefix.as_bytes());
         token.extend_from_slice(digits);
         token.push(b'"');
-        Id(Bytes::from(token))
+        Id(token)
     }
 
     pub fn of_number(id: u64) -> Id {
-        Id(Bytes::from(id.to_string()))
+        Id(id.to_string().into_bytes().into())
     }
 
     /// The JSON token, quotes included.
-    pub fn token(&self) -> &Bytes {
+    pub fn token(&self) -> &[u8] {
         &self.0
+    }
+
+    /// The JSON token as JSON of its own.
+    pub fn to_bytes(&self) -> Bytes {
+        Bytes::copy_from_slice(&self.0)
     }
 
     /// The text of a string id; `None` for integers.
@@ -81,9 +88,9 @@ mod tests {
 
     #[test]
     fn integers_and_strings_are_ids_and_nothing_else_is() {
-        let read = |t: &'static str| Id::read(&Bytes::from_static(t.as_bytes()), &(0..t.len() as u32));
+        let read = |t: &'static str| Id::read(t.as_bytes(), &(0..t.len() as u32));
         for good in ["0", "-1", "\"\"", "\"0\"", "\"é\"", "9007199254740993", "1152921504606846977"] {
-            assert_eq!(read(good).unwrap().token(), good);
+            assert_eq!(read(good).unwrap().token(), good.as_bytes());
         }
         for bad in ["null", "1.5", "1.0", "1e2", "{}", "[]", "true"] {
             assert_eq!(read(bad), None, "{bad}");

@@ -1,5 +1,7 @@
 //! The methods and notifications of MCP by name. What we do not know stays what it was.
 
+use super::json;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -24,6 +26,14 @@ macro_rules! methods {
                 match self {
                     $(Method::$name => $text,)+
                     Method::Other(name) => name,
+                }
+            }
+
+            /// The name as a JSON string, quotes included.
+            pub fn token(&self) -> Cow<'_, str> {
+                match self {
+                    $(Method::$name => concat!("\"", $text, "\"").into(),)+
+                    Method::Other(name) => json::quote(name).into(),
                 }
             }
 

@@ -5,7 +5,10 @@ use super::json::{self, JsonError};
 use super::results::ResultView;
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::sync::Arc;
+
+type Edits = SmallVec<[(Span, Bytes); 2]>;
 
 /// Checked JSON, a slice of the buffer it arrived in. Edits replace spans as it is written; all other bytes stay.
 ///
@@ -13,7 +16,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub struct Raw {
     text: Bytes,
-    edits: SmallVec<[(Span, Bytes); 2]>,
+    /// Of most none is edited, and all are handed on a good many times: so they are small.
+    edits: Option<Box<Edits>>,
     /// Of a result: what was noted of it when the message was read that it came in.
     noted: Option<Arc<ResultView>>,
 }
@@ -21,7 +25,7 @@ pub struct Raw {
 impl Raw {
     /// Takes text that is known to be one JSON value: checked by [`json::check`], or written by ourselves.
     pub fn trusted(text: impl Into<Bytes>) -> Raw {
-        Raw { text: text.into(), edits: SmallVec::new(), noted: None }
+        Raw { text: text.into(), edits: None, noted: None }
     }
 
     /// Checks `text` and takes the value in it. Errors: not exactly one JSON value, or deeper than `depth`.
@@ -41,8 +45,8 @@ impl Raw {
     }
 
     /// What was noted of a result as it was read.
-    pub(super) fn noted(&self) -> Option<&ResultView> {
-        self.noted.as_deref()
+    pub(super) fn noted(&self) -> Option<&Arc<ResultView>> {
+        self.noted.as_ref()
     }
 
     /// The text as it arrived, edits not applied: what spans speak of.
@@ -61,23 +65,32 @@ impl Raw {
     }
 
     /// The string at `span`, escapes resolved; `None` where the value is no string.
-    pub fn string(&self, span: &Span) -> Option<std::borrow::Cow<'_, str>> {
+    pub fn string(&self, span: &Span) -> Option<Cow<'_, str>> {
         json::string(&self.text, span)
     }
 
     /// The value at `span` as it will be written: what replaced exactly that span, else what stands there. Edits
     /// within the span are not seen.
     pub fn written(&self, span: &Span) -> Bytes {
-        let edit = self.edits.iter().find(|(s, _)| s == span && s.start < s.end);
-        edit.map_or_else(|| self.part(span).text, |(_, with)| with.clone())
+        let edit = self.replaced(span);
+        edit.map_or_else(|| self.part(span).text, Bytes::clone)
     }
 
     /// The string that [`Raw::written`] gives; `None` where it is none.
-    pub fn written_string(&self, span: &Span) -> Option<std::borrow::Cow<'_, str>> {
-        match self.edits.iter().find(|(s, _)| s == span && s.start < s.end) {
-            Some((_, with)) => json::string(with, &(0..with.len() as u32)),
+    pub fn written_string(&self, span: &Span) -> Option<Cow<'_, str>> {
+        match self.replaced(span) {
+            Some(with) => json::string(with, &(0..with.len() as u32)),
             None => self.string(span),
         }
+    }
+
+    /// What stands where exactly that span was.
+    fn replaced(&self, span: &Span) -> Option<&Bytes> {
+        self.edits().iter().find(|(s, _)| s == span && s.start < s.end).map(|(_, with)| with)
+    }
+
+    fn edits(&self) -> &[(Span, Bytes)] {
+        self.edits.as_deref().map_or(&[], SmallVec::as_slice)
     }
 
     /// The same object, edits applied, without the members of these names. A copy: not for the path of every call.
@@ -101,22 +114,23 @@ impl Raw {
     pub fn edit(&mut self, span: Span, with: impl Into<Bytes>) {
         debug_assert!(span.start <= span.end && span.end as usize <= self.text.len());
         let with = with.into();
+        let edits = self.edits.get_or_insert_default();
         if span.start < span.end
-            && let Some(old) = self.edits.iter_mut().find(|(s, _)| *s == span)
+            && let Some(old) = edits.iter_mut().find(|(s, _)| *s == span)
         {
             old.1 = with;
             return;
         }
-        let at = self.edits.partition_point(|(s, _)| (s.start, s.end) <= (span.start, span.end));
-        debug_assert!(at == 0 || self.edits[at - 1].0.end <= span.start, "edits overlap");
-        self.edits.insert(at, (span, with));
+        let at = edits.partition_point(|(s, _)| (s.start, s.end) <= (span.start, span.end));
+        debug_assert!(at == 0 || edits[at - 1].0.end <= span.start, "edits overlap");
+        edits.insert(at, (span, with));
     }
 
     /// Adds `"key":value` as the first member of the object that starts at `at`. `value` is JSON.
     pub fn insert_member(&mut self, at: u32, key: &str, value: &[u8]) {
         let inner = at + 1;
         let bare = self.text[inner as usize..].iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'}');
-        let first = !self.edits.iter().any(|(s, _)| *s == (inner..inner));
+        let first = !self.edits().iter().any(|(s, _)| *s == (inner..inner));
         let mut member = BytesMut::with_capacity(key.len() + value.len() + 4);
         // Insertions stand in the order they came: before members each brings the comma after it, in an object
         // without any, each but the first brings the one before it.
@@ -133,30 +147,38 @@ impl Raw {
     }
 
     pub fn is_edited(&self) -> bool {
-        !self.edits.is_empty()
+        self.edits.is_some()
     }
 
     /// Bytes of the written form.
     pub fn len(&self) -> usize {
-        self.edits.iter().fold(self.text.len(), |n, (s, with)| n - (s.end - s.start) as usize + with.len())
+        self.edits().iter().fold(self.text.len(), |n, (s, with)| n - (s.end - s.start) as usize + with.len())
     }
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    pub fn write(&self, out: &mut BytesMut) {
+    /// The written form, to be read or copied.
+    pub fn written_whole(&self) -> Cow<'_, [u8]> {
+        match self.is_edited() {
+            true => Cow::Owned(self.to_vec()),
+            false => Cow::Borrowed(&self.text),
+        }
+    }
+
+    fn to_vec(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.len());
         self.pieces(|piece| out.extend_from_slice(piece));
+        out
     }
 
     /// The written form; shares the buffer where nothing was edited.
     pub fn to_bytes(&self) -> Bytes {
-        if self.edits.is_empty() {
+        if !self.is_edited() {
             return self.text.clone();
         }
-        let mut out = BytesMut::with_capacity(self.len());
-        self.write(&mut out);
-        out.freeze()
+        self.to_vec().into()
     }
 
     /// The same value with its edits applied, so that spans speak of the new text.
@@ -171,7 +193,7 @@ impl Raw {
 
     fn pieces(&self, mut give: impl FnMut(&[u8])) {
         let mut at = 0;
-        for (span, with) in &self.edits {
+        for (span, with) in self.edits() {
             give(&self.text[at..span.start as usize]);
             give(with);
             at = span.end as usize;

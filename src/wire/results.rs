@@ -3,6 +3,7 @@
 use super::meta::SERVER_INFO;
 use super::outline::{Found, Outline, Rule};
 use super::{Raw, Span, json};
+use std::sync::Arc;
 
 pub(super) const KEYS: [&str; 8] =
     ["resultType", "ttlMs", "cacheScope", "nextCursor", "requestState", "inputRequests", "_meta", "isError"];
@@ -25,13 +26,13 @@ pub struct ResultView {
 
 impl ResultView {
     /// Reads a result, which is an object (the envelope saw to it). One that came in a message was read with that.
-    pub fn of(result: &Raw) -> ResultView {
+    pub fn of(result: &Raw) -> Arc<ResultView> {
         if let Some(noted) = result.noted() {
             return noted.clone();
         }
         let (text, nothing) = (result.text(), Outline::none());
         let found = Rule::Lax.read(text, 0, 0, &KEYS, &nothing).unwrap_or_default();
-        ResultView::read(text, 0, found, &nothing)
+        Arc::new(ResultView::read(text, 0, found, &nothing))
     }
 
     /// What was noted of the result that begins at `base` of its message; `None` where it is to be looked for.
@@ -67,7 +68,7 @@ impl ResultView {
                 .as_ref()
                 .is_some_and(|at| result.text()[at.start as usize..at.end as usize] == *b"true")
         };
-        result.noted().map_or_else(|| says(&ResultView::of(result)), says)
+        says(&ResultView::of(result))
     }
 
     /// Whether the call is not over: the client is to answer and call again (2026-07-28 MRTR).

@@ -58,7 +58,7 @@ impl Asked {
             self.ids.retain(|id| pending.contains_key(id.token()));
         }
         let id = Id::of_str(&format!("plasm-{}", asks.count.fetch_add(1, Ordering::Relaxed)));
-        asks.pending().insert(id.token().clone(), ask.answer);
+        asks.pending().insert(id.to_bytes(), ask.answer);
         self.ids.push(id.clone());
         self.talk.pipe.say(envelope::write_request(&id, &ask.method, &ask.params)).await;
     }

@@ -70,7 +70,11 @@ fn outcome(link: &Inner, method: &Method, response: Response) -> Outcome {
         let view = ResultView::of(&result);
         if view.is_input_required(&result) {
             let upstream = link.id().clone();
-            return Outcome::InputRequired(InputRequired { upstream, state: view.request_state, result });
+            return Outcome::InputRequired(InputRequired {
+                upstream,
+                state: view.request_state.clone(),
+                result,
+            });
         }
     }
     match link.is_personal() && method.is_cacheable() {
@@ -82,10 +86,10 @@ fn outcome(link: &Inner, method: &Method, response: Response) -> Outcome {
 /// What came by a caller's own credential is that caller's alone, and old at once, whatever it says of itself.
 fn narrowed(mut result: Raw) -> Raw {
     let view = ResultView::of(&result);
-    if let Some(ttl) = view.ttl {
+    if let Some(ttl) = view.ttl.clone() {
         result.edit(ttl, "0");
     }
-    if let Some(scope) = view.scope {
+    if let Some(scope) = view.scope.clone() {
         result.edit(scope, "\"private\"");
     }
     result

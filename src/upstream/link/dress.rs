@@ -21,7 +21,7 @@ impl Inner {
         };
         let progress = job.params.meta.as_ref().and_then(|meta| meta.progress_token.as_ref());
         Outgoing {
-            progress: progress.is_some().then(|| id.token().clone()),
+            progress: progress.is_some().then(|| id.to_bytes()),
             id,
             method: job.method.clone(),
             params,
@@ -72,7 +72,7 @@ fn own_meta(declared: &Declared) -> Vec<(&'static str, Bytes)> {
 
 fn set_token(raw: &mut Raw, meta: Option<&Meta>, id: &Id) {
     if let Some(span) = meta.and_then(|meta| meta.progress_token.clone()) {
-        raw.edit(span, id.token().clone());
+        raw.edit(span, id.to_bytes());
     }
 }
 
@@ -113,7 +113,7 @@ fn legacy_params(params: &Params, id: &Id) -> Raw {
         let token =
             json::lax_members(&text, 0).unwrap_or_default().into_iter().find(|m| m.is("progressToken"));
         if let Some(token) = token {
-            kept.edit(token.value, id.token().clone());
+            kept.edit(token.value, id.to_bytes());
         }
         let whole = meta.whole.clone();
         plain.raw.edit(whole, kept.to_bytes());

@@ -52,7 +52,7 @@ impl Inner {
         if let Some(trail) = &job.trail {
             trail.sent(track);
         }
-        let progress = job.progress.as_ref().map(|_| id.token().clone());
+        let progress = job.progress.as_ref().map(|_| id.to_bytes());
         let route: Route = self.route(&job.caller, &hop, Vec::new());
         let request = Outgoing {
             id,
