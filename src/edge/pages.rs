@@ -58,7 +58,7 @@ pub fn page(
         if n > 0 {
             out.put_u8(b',');
         }
-        item.body.write(&mut out);
+        out.put_slice(&item.body.written_whole());
     }
     out.put_u8(b']');
     if upto < items.len() {

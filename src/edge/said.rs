@@ -71,9 +71,7 @@ impl<'a> Values<'a> {
     /// The value of one that is given once, and in which nothing stands that a reader might take for several or leave out.
     fn plain(self) -> Option<&'a str> {
         let Values::One(value) = self else { return None };
-        let bytes = value.as_bytes();
-        let odd = bytes.iter().fold(false, |odd, byte| odd | !matches!(byte, b'!'..=b'~') | (*byte == b','));
-        std::str::from_utf8(bytes).ok().filter(|_| !odd)
+        headers::clear(value.as_bytes())
     }
 }
 

@@ -17,7 +17,7 @@ pub const OPEN: &str = "=?base64?";
 const CLOSE: &str = "?=";
 
 /// The text of a value that means what it shows, in whatever header: visible ASCII without a comma. Nearly all are.
-fn clear(value: &[u8]) -> Option<&str> {
+pub fn clear(value: &[u8]) -> Option<&str> {
     const ONES: u64 = u64::MAX / 255;
     const HIGHS: u64 = ONES << 7;
     // A byte has its high bit in one of these where it is no ASCII, DEL, below `!`, or a comma. The lowest such byte always
@@ -33,13 +33,6 @@ fn clear(value: &[u8]) -> Option<&str> {
     };
     // SAFETY: ASCII is UTF-8.
     all.then(|| unsafe { std::str::from_utf8_unchecked(value) })
-}
-
-/// The value of a header that is there once, where it is [`clear`].
-fn clear_only<'a>(map: &'a http::HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    let mut values = map.get_all(name).iter();
-    let value = values.next()?;
-    if values.next().is_none() { clear(value.as_bytes()) } else { None }
 }
 
 /// `text` as a header value: itself where it is plain ASCII that no reader would alter, else in the base64 form.
@@ -81,9 +74,6 @@ pub enum HeaderError {
 /// The one value of a header: equal repeated values fold, also where a proxy or a client joined them by commas
 /// (`2025-11-25, 2025-11-25`). Not for values in which a comma may stand.
 pub fn folded<'a>(map: &'a http::HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, HeaderError> {
-    if let Some(only) = clear_only(map, name) {
-        return Ok(Some(only));
-    }
     let mut found = None;
     for value in map.get_all(name) {
         let value = value.to_str().map_err(|_| HeaderError::Malformed)?;
@@ -99,9 +89,6 @@ pub fn folded<'a>(map: &'a http::HeaderMap, name: &HeaderName) -> Result<Option<
 
 /// The one decoded value of a header in which a comma may stand; equal repeated headers fold.
 pub fn decoded<'a>(map: &'a http::HeaderMap, name: &HeaderName) -> Result<Option<Cow<'a, str>>, HeaderError> {
-    if let Some(only) = clear_only(map, name).filter(|only| !only.starts_with(OPEN)) {
-        return Ok(Some(Cow::Borrowed(only)));
-    }
     let mut found: Option<Cow<'a, str>> = None;
     for value in map.get_all(name) {
         let value = decode(value.as_bytes()).ok_or(HeaderError::Malformed)?;
