@@ -11,6 +11,7 @@ pub mod egress;
 pub mod execute;
 pub mod federation;
 pub mod house;
+pub mod http1;
 pub mod keyed;
 pub mod lifecycle;
 pub mod limits;

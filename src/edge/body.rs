@@ -1,6 +1,5 @@
 //! Response bodies: a message whole, or a stream of server-sent events that is fed as it is read.
 
-use super::bare::Standing;
 use super::gate::Gate;
 use super::seen;
 use crate::auth::Denied;
@@ -64,9 +63,6 @@ pub fn events(
         Ok::<_, Infallible>(event)
     });
     let mut response = Response::new(Body::from_stream(counted));
-    if kind != "post" {
-        response.extensions_mut().insert(Standing);
-    }
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, EVENT_STREAM);
     headers.insert(header::CACHE_CONTROL, UNCACHED);

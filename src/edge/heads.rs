@@ -4,12 +4,8 @@
 //! (`ticks`). Knows nothing of what heads say.
 
 use crate::clock;
-use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
@@ -114,44 +110,13 @@ impl Drop for Answering {
     }
 }
 
-/// The body of an answer, at whose end the next head is waited for.
-pub struct Answer<B> {
-    body: B,
-    _answering: Answering,
-}
-
-impl<B> Answer<B> {
-    pub fn new(body: B, answering: Answering) -> Answer<B> {
-        Answer { body, _answering: answering }
-    }
-}
-
-impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
-    type Data = Bytes;
-    type Error = B::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use futures_util::poll;
     use std::future::poll_fn;
     use std::pin::pin;
+    use std::task::Poll;
     use tokio::time::timeout;
 
     const LONGEST: Duration = Duration::from_millis(100);

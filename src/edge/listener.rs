@@ -1,23 +1,17 @@
 //! Sockets: accepts connections, bounds heads and idle time, ends them gracefully.
 
 use super::aside::Aside;
-use super::bare::{self, Handoff, Seen};
+use super::connection::Connection;
 use super::gate::Gate;
-use super::heads::{Answer, Heads};
-use super::hush::{Hush, Hushed};
-use super::patience::Patient;
+use super::heads::Heads;
 use crate::lifecycle::Lifecycle;
 use crate::limits::Neighbours;
 use crate::telemetry::metrics;
+use crate::ticks;
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use futures_util::FutureExt;
 use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -52,9 +46,6 @@ pub fn most_connections() -> usize {
     let open = if read == 0 { usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX) } else { 1024 };
     (open / 2).clamp(16, Semaphore::MAX_PERMITS)
 }
-
-/// A client that takes no byte of an answer for so long is gone: a stream that it can resume is resumed.
-const WRITE_TIME: Duration = Duration::from_secs(60);
 
 /// When a listener ends, in three steps.
 #[derive(Clone)]
@@ -164,61 +155,32 @@ where
     F: Fn(Request<Body>) -> A + Send + 'static,
     A: Future<Output = Response<Body>> + Send + 'static,
 {
-    let (handoff, heads) = (Arc::new(Handoff::default()), Heads::new(head_time));
-    let (keeping, waiting) = (handoff.clone(), heads.clone());
-    let service = service_fn(move |request: Request<Incoming>| {
-        let (version, keeping, answering) = (request.version(), keeping.clone(), waiting.came());
-        // In a box of its own: hyper keeps the place of the future for as long as the connection is open, and an idle
-        // connection would hold the largest answer's working memory.
-        let answer = Box::pin(answer(request.map(|body| Body::new(Hushed(body)))));
-        answer.map(move |answer| {
-            let answer = keeping.keep(version, answer).map(|body| Answer::new(body, answering));
-            Ok::<_, Infallible>(answer)
-        })
+    let heads = Heads::new(head_time);
+    let closing = AtomicBool::new(false);
+    let cut = pin!(async {
+        let close = async {
+            ends.close.cancelled().await;
+            closing.store(true, Relaxed);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = ends.deadline.cancelled() => {}
+            () = heads.overdue() => {}
+            () = close => {}
+        }
     });
-    let io = Seen::new(Patient::new(TokioIo::new(socket), WRITE_TIME), handoff.clone());
-    let connection = http1::Builder::new()
-        .header_read_timeout(None)
-        .max_buf_size(head.max(8192))
-        .serve_connection(io, service);
-    // Boxed, so that a stream which outlives it does not keep its place.
-    let mut connection = Box::new(Hush::new(connection, heads.clone()));
-    let stream = {
-        let closing = AtomicBool::new(false);
-        let cut = pin!(async {
-            let close = async {
-                ends.close.cancelled().await;
-                closing.store(true, Relaxed);
-                std::future::pending::<()>().await;
-            };
-            tokio::select! {
-                () = ends.deadline.cancelled() => {}
-                () = heads.overdue() => {}
-                () = close => {}
-            }
-        });
-        let mut cut = Aside::new(cut);
-        // A broken connection is the peer's business; what was lost on it is known to the rooms that wrote.
-        let served = poll_fn(|context| {
-            if Pin::new(&mut cut).poll(context).is_ready() {
-                return Poll::Ready(None);
-            }
-            if closing.load(Relaxed) && closing.swap(false, Relaxed) {
-                Pin::new(connection.get_mut()).graceful_shutdown();
-            }
-            match Pin::new(&mut connection).poll(context) {
-                Poll::Ready(_) => Poll::Ready(None),
-                Poll::Pending => handoff.take().map_or(Poll::Pending, |stream| Poll::Ready(Some(stream))),
-            }
-        });
-        served.await
-    };
-    let Some(stream) = stream else { return };
-    let io = connection.into_inner().into_parts().io;
-    tokio::select! {
-        () = bare::send(io, stream) => {}
-        () = ends.deadline.cancelled() => {}
-    }
+    let mut cut = Aside::new(cut);
+    let mut served = pin!(Connection::new(socket, head, heads.clone()).serve(answer, &closing));
+    poll_fn(|context| {
+        if Pin::new(&mut cut).poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        match heads.looks() {
+            true => ticks::ticking(context.waker(), || served.as_mut().poll(context)),
+            false => served.as_mut().poll(context),
+        }
+    })
+    .await;
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 mod body;
 mod connection;
 mod fields;
-mod framing;
 mod head;
 mod pool;
 mod socket;

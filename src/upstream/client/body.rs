@@ -1,8 +1,8 @@
 //! The body of a response, read from its connection as it is asked for.
 
 use super::connection::Connection;
-use super::framing::Framing;
 use super::pool::Pool;
+use crate::http1::Framing;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use std::io;

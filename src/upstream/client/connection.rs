@@ -2,10 +2,10 @@
 //! body, drives it. So a call goes out and comes back within its own task, and what nobody awaits any more is closed by
 //! being dropped.
 
-use super::framing::{Framing, Part};
 use super::head::{self, Head};
 use super::socket::Socket;
 use super::{Fields, Sending};
+use crate::http1::{Framing, Part};
 use crate::turns::Turn;
 use bytes::{Bytes, BytesMut};
 use http::uri::Authority;

@@ -1,7 +1,7 @@
 //! The head of an HTTP/1.1 response, read, and what it says of what follows. Knows no sockets.
 
 use super::fields::{Fields, Place, Places};
-use super::framing::Framing;
+use crate::http1::Framing;
 use bytes::BytesMut;
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderName, StatusCode, Version};

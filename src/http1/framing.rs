@@ -1,4 +1,4 @@
-//! Where the body of a response ends (RFC 9112 6 and 7): by its length, chunk by chunk, or with the connection. Knows no
+//! Where the body of a message ends (RFC 9112 6 and 7): by its length, chunk by chunk, or with the connection. Knows no
 //! sockets.
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -11,18 +11,18 @@ const TRAILERS: usize = 64 << 10;
 
 /// What is still to come of a body.
 #[derive(Debug, PartialEq)]
-pub(super) enum Framing {
+pub enum Framing {
     Nothing,
     /// So many bytes.
     Sized(u64),
     Chunked(Chunked),
-    /// All until the server closes.
+    /// All until the peer closes; a response alone ends so.
     UntilClose,
 }
 
 /// What is expected next of a chunked body.
 #[derive(Debug, PartialEq)]
-pub(super) enum Chunked {
+pub enum Chunked {
     Size,
     Data(u64),
     /// The line's end after a chunk.
@@ -33,7 +33,7 @@ pub(super) enum Chunked {
 
 /// What a look at the input gave.
 #[derive(Debug, PartialEq)]
-pub(super) enum Part {
+pub enum Part {
     Data(Bytes),
     /// More has to be read.
     More,
@@ -41,21 +41,21 @@ pub(super) enum Part {
 }
 
 impl Framing {
-    pub(super) fn chunked() -> Framing {
+    pub fn chunked() -> Framing {
         Framing::Chunked(Chunked::Size)
     }
 
     /// Whether nothing is to come.
-    pub(super) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         matches!(self, Framing::Nothing | Framing::Sized(0))
     }
 
-    pub(super) fn ends_by_close(&self) -> bool {
+    pub fn ends_by_close(&self) -> bool {
         matches!(self, Framing::UntilClose)
     }
 
     /// Bytes that are known to come.
-    pub(super) fn expected(&self) -> usize {
+    pub fn expected(&self) -> usize {
         match self {
             Framing::Sized(left) | Framing::Chunked(Chunked::Data(left)) => {
                 usize::try_from(*left).unwrap_or(usize::MAX)
@@ -65,7 +65,7 @@ impl Framing {
     }
 
     /// Takes the next part of the body off `input`. Errors: it is not chunked as it should be.
-    pub(super) fn take(&mut self, input: &mut BytesMut) -> io::Result<Part> {
+    pub fn take(&mut self, input: &mut BytesMut) -> io::Result<Part> {
         loop {
             let next = match self {
                 Framing::Nothing | Framing::Sized(0) => return Ok(Part::End),

@@ -1,0 +1,13 @@
+//! HTTP/1.1 messages as bytes (RFC 9112): heads, where bodies end, what goes out. What a server reads and writes; clients of
+//! ours share the framing. Knows no sockets, and nothing of what messages are for.
+
+mod date;
+mod framing;
+mod output;
+mod request;
+mod response;
+
+pub use framing::{Framing, Part};
+pub use output::Output;
+pub use request::{Head, HeadError, HeadReader};
+pub use response::{Frames, write_head};
