@@ -13,8 +13,9 @@ use crate::session::Telling;
 use crate::telemetry::metrics;
 use crate::wire::params::Params;
 use crate::wire::{Era, Method, Raw, Version, json};
+use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
-use futures_util::{StreamExt, stream};
+use futures_util::{FutureExt, StreamExt, stream};
 use std::sync::Arc;
 
 /// What follows the first event of a reply.
@@ -44,7 +45,20 @@ pub async fn placed(gate: &Arc<Gate>, mount: &Mount, call: Call) -> Reply {
     let Ok(place) = gate.places.take(&call.caller.principal().tenant) else {
         return Reply::fault(Reason::Full);
     };
-    hold((place, seat), standing, run(gate, mount, call).await)
+    let reply = match begun(gate, mount, call) {
+        Begun::Answered(reply) => reply,
+        Begun::Running(running) => running.await,
+        Begun::MayAsk(running, asker, came_back) => match running.await {
+            // Most calls come to that, and nothing is to be done about it.
+            reply @ Reply::One(Outcome::Result(_)) => reply,
+            reply if came_back => resealed(gate, asker, reply),
+            reply => {
+                let reply = connect::asked(&asker, reply);
+                resealed(gate, asker, reply)
+            }
+        },
+    };
+    hold((place, seat), standing, reply)
 }
 
 /// Goes on with a call that another pod began, as far as `track` says how. It was admitted there, so it waits for a place.
@@ -73,45 +87,53 @@ fn hold(place: (Place, Option<Seat>), standing: bool, reply: Reply) -> Reply {
     }
 }
 
-/// Answers a request. Multi-round state is opened here and sealed again in what comes back.
-pub async fn run(gate: &Arc<Gate>, mount: &Mount, mut call: Call) -> Reply {
+/// What a call came to at once.
+enum Begun<'a> {
+    Answered(Reply),
+    Running(BoxFuture<'a, Reply>),
+    /// It may come back with a question, of which it says whom it is to be sealed for; and whether it brought the answer to one
+    /// of ours.
+    MayAsk(BoxFuture<'a, Reply>, Asker, bool),
+}
+
+/// Begins to answer a request. Multi-round state is opened here, to be sealed again in what comes back.
+fn begun<'a>(gate: &'a Arc<Gate>, mount: &'a Mount, mut call: Call) -> Begun<'a> {
+    let fault = |reason| Begun::Answered(Reply::fault(reason));
     let modern = call.caller.version.era() == Era::Modern;
     if let Some(kind) = Kind::of_method(&call.method) {
-        return Box::pin(list(gate, mount, &call, kind)).await;
+        return Begun::Running(list(gate, mount, call, kind).boxed());
     }
     match call.method {
-        Method::Discover if modern => return Box::pin(discover(mount, call.caller)).await,
-        Method::Ping if !modern => return Reply::result(Raw::trusted("{}")),
+        Method::Discover if modern => return Begun::Running(discover(mount, call.caller).boxed()),
+        Method::Ping if !modern => return Begun::Answered(Reply::result(Raw::trusted("{}"))),
         // What only the other era has.
         Method::Ping | Method::SetLevel | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe
             if modern =>
         {
-            return Reply::fault(Reason::MethodNotFound);
+            return fault(Reason::MethodNotFound);
         }
         Method::Listen if modern && subscriptions(&call.params) > SUBSCRIPTIONS => {
             let why = format!("more than {SUBSCRIPTIONS} resourceSubscriptions");
-            return Reply::fault(Reason::InvalidParams(why.into()));
+            return fault(Reason::InvalidParams(why.into()));
         }
-        Method::Discover | Method::Listen if !modern => return Reply::fault(Reason::MethodNotFound),
+        Method::Discover | Method::Listen if !modern => return fault(Reason::MethodNotFound),
         // Begun by the edge itself, or never sent by a client.
         Method::Initialize | Method::Elicit | Method::Sample | Method::RootsList => {
-            return Reply::fault(Reason::MethodNotFound);
+            return fault(Reason::MethodNotFound);
         }
-        ref other if other.is_notification() => return Reply::fault(Reason::MethodNotFound),
+        ref other if other.is_notification() => return fault(Reason::MethodNotFound),
         _ => {}
     }
     if !call.method.may_ask() {
-        return mount.backend.call(call).await;
+        return Begun::Running(mount.backend.call(call));
     }
     let asker = Asker::of(&call);
     match state::open(&gate.keyring, &asker) {
         Ok(resume) => call.resume = resume,
-        Err(reason) => return Reply::fault(reason),
+        Err(reason) => return fault(reason),
     }
     let came_back = connect::take_answer(&mut call);
-    let reply = mount.backend.call(call).await;
-    let reply = if came_back { reply } else { connect::asked(&asker, reply) };
-    resealed(gate, asker, reply)
+    Begun::MayAsk(mount.backend.call(call), asker, came_back)
 }
 
 /// How many URIs a filter names.
@@ -174,7 +196,7 @@ pub fn capability_of(ask: &Method) -> Option<&'static str> {
     }
 }
 
-async fn list(gate: &Gate, mount: &Mount, call: &Call, kind: Kind) -> Reply {
+async fn list(gate: &Gate, mount: &Mount, call: Call, kind: Kind) -> Reply {
     let params = &call.params;
     let cursor = match &params.cursor {
         Some(span) if &params.raw.text()[span.start as usize..span.end as usize] == b"null" => None,

@@ -211,6 +211,10 @@ fn denied_to(
 /// `/mcp`, `/mcp/{profile}`, the public path in their place, and the HTTP+SSE pair at the root and under each; all
 /// with or without a trailing slash, for a redirect would lose bodies and tokens on the way.
 fn place<'a>(public: Option<&str>, path: &'a str) -> Place<'a> {
+    // What nearly all ask for, whatever the public path is.
+    if path == "/mcp" {
+        return Place::Endpoint("");
+    }
     let path = path.strip_suffix('/').unwrap_or(path);
     let below = |base: &str| {
         path.strip_prefix(base).filter(|rest| !base.is_empty() && (rest.is_empty() || rest.starts_with('/')))
@@ -378,7 +382,8 @@ pub async fn read(
     // Most come with their head: then there is nothing to wait for, and no timer to set.
     let read = match poll!(&mut whole) {
         Poll::Ready(read) => Ok(read),
-        Poll::Pending => tokio::time::timeout(gate.rules.body_read, whole).await,
+        // In a box, as is else what is seldom: the future is moved with every request.
+        Poll::Pending => Box::pin(tokio::time::timeout(gate.rules.body_read, whole)).await,
     };
     match read {
         Ok(Ok(whole)) => Ok(whole),

@@ -81,7 +81,7 @@ pub async fn take(peer: Peer, takes: Takes, message: Message) -> Response<Body> 
             notified(&peer, note);
             body::empty(&peer.gate, StatusCode::ACCEPTED)
         }
-        Message::Response(response) => answered(&peer, response).await,
+        Message::Response(response) => Box::pin(answered(&peer, response)).await,
     }
 }
 

@@ -10,7 +10,7 @@ use super::said::Said;
 use super::seen;
 use super::writer::Writer;
 use crate::clock;
-use crate::mcp::{Access, Call, Caller, Cancel, Client, Event, Outcome, Reason, Reply};
+use crate::mcp::{Access, Age, Call, Caller, Cancel, Client, Event, Kind, Listing, Outcome, Reason, Reply};
 use crate::telemetry::metrics;
 use crate::ticks;
 use crate::wire::params::Params;
@@ -22,6 +22,7 @@ use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::{FutureExt, StreamExt, stream};
 use http::{Response, StatusCode};
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// A request that is in order: the call that it asks for, and how its client takes the answer.
 pub struct Asked {
@@ -29,6 +30,8 @@ pub struct Asked {
     call: Call,
     id: Id,
     can_stream: bool,
+    /// When its client is not left without an answer any more.
+    soon: Instant,
 }
 
 /// What a message asks for whose `_meta` says that it is modern. Error: the answer to what is no call, and to faults of form.
@@ -48,15 +51,40 @@ pub async fn asked(
             return Err(misformed(gate, None, not_ours("a modern client sends no responses")));
         }
     };
-    let call = match read(gate, &mount, access, said, &request).await {
-        Ok(call) => call,
+    let (caller, mixed) = match sender(gate, &mount, access, said, &request) {
+        Ok(sender) => sender,
         Err(fault) => return Err(misformed(gate, Some(&request.id), fault)),
     };
-    if call.method == Method::Listen && !can_stream {
-        let fault = not_ours("subscriptions/listen needs text/event-stream in Accept");
-        return Err(misformed(gate, Some(&request.id), fault));
+    if request.method == Method::ToolsCall {
+        let known = match mount.backend.known(&caller, Kind::Tool) {
+            Some(known) => Some(known),
+            None => mount.backend.list(caller.clone(), Kind::Tool, Age::Known).await.ok(),
+        };
+        let agrees = |known: Arc<Listing>| modern_headers::params(&known, said.map, &request.params, mixed);
+        if let Some(Err(fault)) = known.map(agrees) {
+            return Err(misformed(gate, Some(&request.id), fault));
+        }
     }
-    Ok(Asked { mount, call, id: request.id, can_stream })
+    let http = seen::carried(gate, said.map);
+    let Request { id, method, params } = request;
+    let watch = seen::arrives(gate, &caller, (&method, &params, &id), ("http", &http));
+    if method == Method::Listen && !can_stream {
+        let fault = not_ours("subscriptions/listen needs text/event-stream in Accept");
+        return Err(misformed(gate, Some(&id), fault));
+    }
+    let now = clock::lately();
+    let call = Call {
+        progress: params.progress(),
+        caller,
+        method,
+        params,
+        resume: None,
+        trail: None,
+        cancel: Cancel::never(),
+        deadline: now + gate.rules.call,
+        watch: Some(watch),
+    };
+    Ok(Asked { mount, call, id, can_stream, soon: now + gate.rules.open_after })
 }
 
 fn not_ours(why: &str) -> Misformed {
@@ -68,15 +96,15 @@ pub fn misformed(gate: &Gate, id: Option<&Id>, fault: Misformed) -> Response<Bod
     body::json(gate, StatusCode::BAD_REQUEST, fault.message(id))
 }
 
-/// Checks headers and `_meta`, and makes the call.
-async fn read(
-    gate: &Arc<Gate>,
+/// Who sends a request whose headers and `_meta` are in order. The second value is that of [`modern_headers::version`].
+fn sender(
+    gate: &Gate,
     mount: &Mount,
     access: &Arc<Access>,
     said: &Said<'_>,
     request: &Request,
-) -> Result<Call, Misformed> {
-    let Request { id, method, params } = request;
+) -> Result<(Arc<Caller>, bool), Misformed> {
+    let Request { method, params, .. } = request;
     let (version, mixed) = modern_headers::version(&gate.rules, said, params)?;
     modern_headers::names(said, method, params, mixed)?;
     let caller = caller(gate, mount, access, said, params, version);
@@ -87,22 +115,7 @@ async fn read(
             "a legacy version header over modern _meta was followed"
         );
     }
-    if *method == Method::ToolsCall {
-        modern_headers::params(&*mount.backend, &caller, said.map, params, mixed).await?;
-    }
-    let http = seen::carried(gate, said.map);
-    let watch = seen::arrives(gate, &caller, (method, params, id), ("http", &http));
-    Ok(Call {
-        progress: params.progress(),
-        caller,
-        method: method.clone(),
-        params: params.clone(),
-        resume: None,
-        trail: None,
-        cancel: Cancel::never(),
-        deadline: clock::lately() + gate.rules.call,
-        watch: Some(watch),
-    })
+    Ok((caller, mixed))
 }
 
 /// Who calls, as request and headers say.
@@ -158,9 +171,8 @@ pub fn described(params: &Params) -> Client {
 /// One JSON body where the outcome comes alone and soon; an SSE stream as soon as something precedes it, or silence
 /// would make a proxy give up.
 pub async fn respond(gate: Arc<Gate>, asked: Asked) -> Response<Body> {
-    let Asked { mount, call, id, can_stream } = asked;
+    let Asked { mount, call, id, can_stream, soon } = asked;
     let write = Writer::new(&call, id);
-    let soon = clock::lately() + gate.rules.open_after;
     let mut first = dispatch::begin(gate.clone(), mount, call).boxed();
     let opened = if can_stream { ticks::within(soon, &mut first).await } else { Some(first.as_mut().await) };
     let outcome = match opened {
@@ -176,7 +188,10 @@ pub async fn respond(gate: Arc<Gate>, asked: Asked) -> Response<Body> {
             return body::events(&gate, kind, streamed.stream(Waiting::Events(first, rest)));
         }
         // The client takes one JSON body alone: what precedes the outcome is let go, and nothing can be asked.
-        Some((first, rest)) => Reply::Stream(stream::iter(first).chain(rest).boxed()).outcome().await,
+        Some((first, rest)) => {
+            let reply = Reply::Stream(stream::iter(first).chain(rest).boxed());
+            Box::pin(reply.outcome()).await
+        }
     };
     let lacks = answer::lacks(&outcome).cloned();
     let (status, message) = write.outcome(outcome);

@@ -2,7 +2,7 @@
 
 use super::gate::Rules;
 use super::said::Said;
-use crate::mcp::{Backend, Caller, Kind};
+use crate::mcp::Listing;
 use crate::wire::headers::{self, HeaderError};
 use crate::wire::params::Params;
 use crate::wire::{Era, Id, Method, Raw, Span, Version, code, envelope, param_headers};
@@ -38,13 +38,16 @@ fn params_fault(why: impl Into<String>) -> Misformed {
 /// The version of a modern request, once its `_meta` and version header are in order. The second value tells that
 /// header and body differed and the configuration says to follow the body.
 pub fn version(rules: &Rules, said: &Said<'_>, params: &Params) -> Result<(Version, bool), Misformed> {
-    let header = said.version();
-    let newest = Version::MODERN.as_str();
-    if header == Ok(Some(newest)) && params.meta.as_ref().is_some_and(|m| reads(params, &m.version, newest)) {
+    // As nearly all write it.
+    if said.is_version(Version::MODERN)
+        && let [b'"', stated @ .., b'"'] =
+            token(params, params.meta.as_ref().and_then(|m| m.version.as_ref()))
+        && stated == Version::MODERN.as_str().as_bytes()
+    {
         return Ok((described(params, Version::MODERN)?, false));
     }
     let stated = stated(params)?;
-    let header = match header {
+    let header = match said.version() {
         Ok(Some(header)) => header,
         Ok(None) => return Err(mismatch("the MCP-Protocol-Version header is missing")),
         Err(e) => return Err(mismatch(format!("MCP-Protocol-Version: {e}"))),
@@ -88,17 +91,16 @@ fn stated(params: &Params) -> Result<Cow<'_, str>, Misformed> {
         .ok_or_else(|| params_fault(format!("_meta must carry a string {:?}", crate::wire::meta::VERSION)))
 }
 
-/// Whether the string at `span` is this one, and written as it is: what nearly all are.
-fn reads(params: &Params, span: &Option<Span>, text: &str) -> bool {
-    let Some(span) = span else { return false };
-    let token = &params.raw.text()[span.start as usize..span.end as usize];
-    matches!(token, [b'"', plain @ .., b'"'] if plain == text.as_bytes()) && !text.contains('\\')
+/// What stands at `span`, as it is written.
+fn token<'a>(params: &'a Params, span: Option<&Span>) -> &'a [u8] {
+    span.map_or(&[], |span| &params.raw.text()[span.start as usize..span.end as usize])
 }
 
 /// `Mcp-Method` and `Mcp-Name` against the body. `lenient` (a mixed version header that is followed) lets them be
 /// absent, never different.
 pub fn names(said: &Said<'_>, method: &Method, params: &Params, lenient: bool) -> Result<(), Misformed> {
     match said.method() {
+        _ if said.is_method(method) => {}
         Ok(Some(header)) if header == method.as_str() => {}
         Ok(None) if lenient => {}
         Ok(None) => return Err(mismatch("the Mcp-Method header is missing")),
@@ -111,15 +113,14 @@ pub fn names(said: &Said<'_>, method: &Method, params: &Params, lenient: bool) -
         Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => (&params.task_id, "taskId"),
         _ => return Ok(()),
     };
-    let header = said.name();
-    if let Ok(Some(header)) = &header
-        && reads(params, field, header)
+    if let [b'"', name @ .., b'"'] = token(params, field.as_ref())
+        && said.is_name(name)
     {
         return Ok(());
     }
     let body =
         params.string(field).ok_or_else(|| params_fault(format!("params must carry a string {what:?}")))?;
-    match header {
+    match said.name() {
         Ok(Some(header)) if header == body => Ok(()),
         Ok(None) if lenient => Ok(()),
         Ok(None) => Err(mismatch("the Mcp-Name header is missing")),
@@ -128,19 +129,11 @@ pub fn names(said: &Said<'_>, method: &Method, params: &Params, lenient: bool) -
     }
 }
 
-/// `Mcp-Param-*` against the arguments of a tool whose schema asks for them. Lists where the tool is not known yet.
-pub async fn params(
-    backend: &dyn Backend,
-    caller: &std::sync::Arc<Caller>,
-    map: &HeaderMap,
-    params: &Params,
-    lenient: bool,
-) -> Result<(), Misformed> {
-    let known = match backend.known(caller, Kind::Tool) {
-        Some(known) => Some(known),
-        None => backend.list(caller.clone(), Kind::Tool, crate::mcp::Age::Known).await.ok(),
-    };
-    let Some(known) = known.filter(|known| known.bears_headers()) else { return Ok(()) };
+/// `Mcp-Param-*` against the arguments of a tool whose schema, as these tools are known, asks for them.
+pub fn params(known: &Listing, map: &HeaderMap, params: &Params, lenient: bool) -> Result<(), Misformed> {
+    if !known.bears_headers() {
+        return Ok(());
+    }
     let item = params.name().and_then(|name| known.find(&name));
     let Some(item) = item.filter(|item| !item.headers.is_empty()) else {
         return Ok(());

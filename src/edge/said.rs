@@ -2,6 +2,7 @@
 //! name would hash the name. It is read as `wire::headers` reads it, and by that where it is written in no usual way.
 
 use crate::wire::headers::{self, Accepted, HeaderError};
+use crate::wire::{Method, Version};
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, request};
 use std::borrow::Cow;
@@ -65,7 +66,11 @@ impl<'a> Values<'a> {
 
     /// Whether there is this value and no other.
     fn is(self, usual: &str) -> bool {
-        matches!(self, Values::One(value) if value.as_bytes() == usual.as_bytes())
+        self.is_bytes(usual.as_bytes())
+    }
+
+    fn is_bytes(self, usual: &[u8]) -> bool {
+        matches!(self, Values::One(value) if value.as_bytes() == usual)
     }
 
     /// The value of one that is given once, and in which nothing stands that a reader might take for several or leave out.
@@ -156,6 +161,23 @@ impl<'a> Said<'a> {
         self.folded(self.found.method, &headers::METHOD)
     }
 
+    /// Whether the protocol version that is named is this one. Of few spellings it is not known, and then this is false.
+    pub fn is_version(&self, version: Version) -> bool {
+        self.found.version.is(version.as_str())
+    }
+
+    /// The same of a method of the protocol.
+    pub fn is_method(&self, method: &Method) -> bool {
+        !matches!(method, Method::Other(_)) && self.found.method.is(method.as_str())
+    }
+
+    /// The same of a name that needs no escape, neither here nor in JSON.
+    pub fn is_name(&self, name: &[u8]) -> bool {
+        self.found.name.is_bytes(name)
+            && headers::clear(name).is_some_and(|name| !name.starts_with(headers::OPEN))
+            && !name.contains(&b'\\')
+    }
+
     /// As [`Said::method`], where nothing need hold: the text of the first value.
     pub fn any_method(&self) -> Option<&'a str> {
         self.found.method.first()?.to_str().ok()
@@ -209,6 +231,8 @@ mod tests {
                 "=?base64?*?=",
                 " padded\t",
                 "17",
+                "tools/call",
+                "a\\b",
             ])
             .prop_map(|value| value.as_bytes().to_vec()),
             "[ -~\t]{0,12}".prop_map(String::into_bytes),
@@ -243,6 +267,17 @@ mod tests {
             prop_assert_eq!(said.method(), headers::folded(&map, &headers::METHOD));
             prop_assert_eq!(said.any_method(), text(headers::METHOD.clone()));
             prop_assert_eq!(said.name(), headers::decoded(&map, &headers::NAME));
+            for version in Version::ALL.into_iter().filter(|version| said.is_version(*version)) {
+                prop_assert_eq!(said.version(), Ok(Some(version.as_str())));
+            }
+            if said.is_method(&Method::ToolsCall) {
+                prop_assert_eq!(said.method(), Ok(Some(Method::ToolsCall.as_str())));
+            }
+            for name in map.get(&headers::NAME).into_iter().map(HeaderValue::as_bytes) {
+                if said.is_name(name) {
+                    prop_assert_eq!(said.name(), Ok(Some(String::from_utf8_lossy(name))));
+                }
+            }
         }
     }
 }

@@ -34,7 +34,8 @@ impl Who {
 
     /// Whether they hold for everybody.
     pub(super) fn is_anyone(&self) -> bool {
-        *self == Who::default()
+        let Who { tenants, principals, scopes, claims } = self;
+        tenants.is_empty() && principals.is_empty() && scopes.is_empty() && claims.is_empty()
     }
 
     pub(super) fn fits(&self, access: &Access) -> bool {

@@ -213,12 +213,14 @@ impl Exchange {
             calls.push(Running::new(self.peer.clone(), Begin::New(call), called));
         }
         let pending = match &self.out {
-            Some(Out::Session(session)) if self.is_noted() => session.note_pending(self.ways.noted()).await,
+            Some(Out::Session(session)) if self.is_noted() => {
+                Box::pin(session.note_pending(self.ways.noted())).await
+            }
             _ => None,
         };
         self.see_through(&asked, &mut Steps::of(calls)).await;
         if let Some(pending) = pending {
-            pending.done().await;
+            Box::pin(pending.done()).await;
         }
     }
 
@@ -235,7 +237,7 @@ impl Exchange {
                 change: None,
             });
             let track = self.ways.again(&call, left);
-            rest.push(Running::new(self.peer.clone(), Begin::Rest(call, track), called));
+            rest.push(Running::new(self.peer.clone(), Begin::Rest(Box::new((call, track))), called));
         }
         if let Some(Out::Logged(outlet)) = &self.out {
             self.ways.note_all(outlet);
@@ -245,7 +247,15 @@ impl Exchange {
 
     async fn see_through(&mut self, asked: &[Asked], steps: &mut Steps) {
         let ended = match self.carry(asked, steps).await {
-            Ok(()) => self.finish().await,
+            Ok(()) => match self.out.take() {
+                // The last of them was cancelled: the stream ends with no further answer.
+                Some(Out::Logged(outlet)) => Box::pin(outlet.finish(None)).await,
+                Some(Out::Passing(_) | Out::Session(_)) => Ok(()),
+                None => {
+                    self.finish();
+                    Ok(())
+                }
+            },
             Err(ended) => Err(ended),
         };
         match ended {
@@ -259,10 +269,10 @@ impl Exchange {
         }
     }
 
-    /// Until every call has ended.
+    /// Until every call has ended. What only some calls need is in boxes of its own: all of this is moved with every one.
     async fn carry(&mut self, asked: &[Asked], steps: &mut Steps) -> Result<(), Unsent> {
         if !self.takes.json || self.out.is_some() {
-            self.open().await?;
+            Box::pin(self.open()).await?;
         }
         let (now, between) = (clock::lately(), self.peer.gate.rules.keep_alive);
         let (open_at, mut beat_at) = (now + self.peer.gate.rules.open_after, now + between);
@@ -274,7 +284,7 @@ impl Exchange {
             };
             let kept = async {
                 match logged {
-                    Some(outlet) => outlet.kept().await,
+                    Some(outlet) => Box::pin(outlet.kept()).await,
                     None => std::future::pending().await,
                 }
             };
@@ -288,13 +298,13 @@ impl Exchange {
                 biased;
                 step = steps.next() => step,
                 () = moved => {
-                    self.note_ways().await?;
+                    Box::pin(self.note_ways()).await?;
                     continue;
                 }
                 () = &mut timer => {
                     let now = Instant::now();
                     if now >= open_at && self.takes.stream {
-                        self.open().await?;
+                        Box::pin(self.open()).await?;
                     }
                     if now >= beat_at {
                         // A call that runs is a use of its session, whoever waits for it.
@@ -308,7 +318,12 @@ impl Exchange {
                 never = kept => match never {},
             };
             let Some((n, step)) = step else { break };
-            self.step(n, &asked[n], step).await?;
+            match step {
+                Step::Event(Event::Done(outcome)) if self.out.is_none() && asked[n].change.is_none() => {
+                    self.answered(n, &asked[n], outcome);
+                }
+                step => Box::pin(self.step(n, &asked[n], step)).await?,
+            }
         }
         Ok(())
     }
@@ -376,16 +391,13 @@ impl Exchange {
                     Some((method, params)) => self.changed(method, params, outcome).await,
                     None => outcome,
                 };
-                let lacks = answer::lacks(&outcome).cloned();
-                let (status, message) = asked.writer.outcome(outcome);
-                self.left -= 1;
-                self.ended(n);
                 if self.out.is_none() {
-                    self.status = status;
-                    self.lacks = lacks;
-                    self.done.push(message);
+                    self.answered(n, asked, outcome);
                     return Ok(());
                 }
+                let (_, message) = asked.writer.outcome(outcome);
+                self.left -= 1;
+                self.ended(n);
                 if self.left == 0
                     && let Some(Out::Logged(outlet)) = self.out.take_if(|out| matches!(out, Out::Logged(_)))
                 {
@@ -394,6 +406,17 @@ impl Exchange {
                 self.send(message).await
             }
         }
+    }
+
+    /// A call has ended, and no stream is open.
+    fn answered(&mut self, n: usize, asked: &Asked, outcome: Outcome) {
+        let lacks = answer::lacks(&outcome).cloned();
+        let (status, message) = asked.writer.outcome(outcome);
+        self.left -= 1;
+        self.ended(n);
+        self.status = status;
+        self.lacks = lacks;
+        self.done.push(message);
     }
 
     /// Opens the stream, if none is open, and sends what waited for it.
@@ -506,31 +529,20 @@ impl Exchange {
         }
     }
 
-    /// All calls have ended.
-    async fn finish(&mut self) -> Result<(), Unsent> {
-        match self.out.take() {
-            // The last of them was cancelled: the stream ends with no further answer.
-            Some(Out::Logged(outlet)) => outlet.finish(None).await,
-            Some(Out::Passing(_) | Out::Session(_)) => Ok(()),
-            None if self.done.is_empty() => {
-                self.give(Answer::Nothing);
-                Ok(())
-            }
-            None => {
-                let status = if self.takes.batch { StatusCode::OK } else { self.status };
-                let body = if self.takes.batch {
-                    envelope::write_batch(&self.done)
-                } else {
-                    self.done.swap_remove(0)
-                };
-                let answer = match self.lacks.take().filter(|_| !self.takes.batch) {
-                    Some(scopes) => Answer::Lacking(scopes, body),
-                    None => Answer::Whole(status, body),
-                };
-                self.give(answer);
-                Ok(())
-            }
+    /// All calls have ended, and no stream was opened.
+    fn finish(&mut self) {
+        if self.done.is_empty() {
+            return self.give(Answer::Nothing);
         }
+        let body =
+            if self.takes.batch { envelope::write_batch(&self.done) } else { self.done.swap_remove(0) };
+        let answer = match self.lacks.take() {
+            // A batch has one status, whatever its members came to.
+            _ if self.takes.batch => Answer::Whole(StatusCode::OK, body),
+            Some(scopes) => Answer::Lacking(scopes, body),
+            None => Answer::Whole(self.status, body),
+        };
+        self.give(answer);
     }
 
     fn give(&mut self, answer: Answer) {

@@ -73,7 +73,7 @@ enum State {
 pub(super) enum Begin {
     New(Call),
     /// Another pod began it.
-    Rest(Call, Option<Track>),
+    Rest(Box<(Call, Option<Track>)>),
 }
 
 impl Running {
@@ -107,9 +107,12 @@ impl Running {
 }
 
 async fn reply(peer: Peer, begin: Begin) -> Reply {
-    let (call, rest) = match begin {
-        Begin::New(call) => (call, None),
-        Begin::Rest(call, track) => (call, Some(track)),
+    let call = match begin {
+        Begin::New(call) => call,
+        Begin::Rest(rest) => {
+            let (call, track) = *rest;
+            return Box::pin(dispatch::rest(&peer.gate, &peer.mount, call, track)).await;
+        }
     };
     if peer.session.is_none()
         && matches!(call.method, Method::ResourcesSubscribe | Method::ResourcesUnsubscribe)
@@ -117,10 +120,7 @@ async fn reply(peer: Peer, begin: Begin) -> Reply {
         // Nothing could ever be told of it.
         return Reply::fault(Reason::MethodNotFound);
     }
-    match rest {
-        None => dispatch::placed(&peer.gate, &peer.mount, call).await,
-        Some(track) => dispatch::rest(&peer.gate, &peer.mount, call, track).await,
-    }
+    dispatch::placed(&peer.gate, &peer.mount, call).await
 }
 
 impl State {
