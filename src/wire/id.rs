@@ -19,7 +19,7 @@ impl Id {
             b'-' | b'0'..=b'9' => !token.iter().any(|b| matches!(b, b'.' | b'e' | b'E')),
             _ => false,
         };
-        whole.then(|| Id(token.into()))
+        whole.then(|| Id(SmallVec::from_slice(token)))
     }
 
     /// An id of ours: a string token.

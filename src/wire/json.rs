@@ -337,7 +337,10 @@ fn nested(text: &[u8], at: usize, depth: u16) -> Scanned {
     let mut levels = 0;
     let mut i = at;
     loop {
-        // A value starts at i.
+        // A value starts at i, in an object after its key.
+        if objects & 1 == 1 {
+            i = key(text, i)?;
+        }
         i = match byte(text, i) {
             b'"' => quoted(text, i)?,
             open @ (b'{' | b'[') => {
@@ -353,7 +356,7 @@ fn nested(text: &[u8], at: usize, depth: u16) -> Scanned {
                 } else {
                     levels += 1;
                     objects = objects << 1 | u64::from(open == b'{');
-                    i = if open == b'{' { key(text, inner)? } else { inner };
+                    i = inner;
                     continue;
                 }
             }
@@ -364,21 +367,17 @@ fn nested(text: &[u8], at: usize, depth: u16) -> Scanned {
             if levels == 0 {
                 return Ok(i);
             }
-            let in_object = objects & 1 == 1;
             let (after, at) = next(text, i);
+            i = at + 1;
             if after == b',' {
-                i = space(text, at + 1);
-                if in_object {
-                    i = key(text, i)?;
-                }
+                i = space(text, i);
                 break;
             }
-            if after != closing(in_object) {
+            if after != closing(objects & 1 == 1) {
                 return Err(Stop(at));
             }
             levels -= 1;
             objects >>= 1;
-            i = at + 1;
         }
     }
 }
@@ -389,7 +388,7 @@ fn closing(object: bool) -> u8 {
 }
 
 /// The start of the value whose key is at `at`.
-#[inline]
+#[inline(always)]
 fn key(text: &[u8], at: usize) -> Scanned {
     let (colon, at) = next(text, quoted(text, at)?);
     if colon != b':' {

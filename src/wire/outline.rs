@@ -83,9 +83,11 @@ pub(super) struct Outline {
 /// The most keys that are read of one kind of object.
 const MOST: usize = 12;
 
-/// Where the values of an object's known keys are; an empty span where there is none.
+/// An object, and where the values of its known keys are.
 pub(super) struct Noted {
     at: u32,
+    /// A bit for each key that is there.
+    keys: u16,
     found: [Span; MOST],
 }
 
@@ -131,7 +133,8 @@ impl Outline {
     /// The end of the object at `at`, whose brace was seen; its members are noted, and those of the objects that matter in it.
     fn object(&mut self, text: &[u8], at: usize, depth: u16, level: Level) -> Scanned {
         let Some(depth) = depth.checked_sub(1) else { return Err(Stop::DEEP) };
-        let mut noted = Noted { at: at as u32, ..Noted::nothing() };
+        let slot = level.slot();
+        (self.objects[slot].at, self.objects[slot].keys) = (at as u32, 0);
         let mut others = SmallVec::new();
         let (mut byte, mut i) = json::next(text, at + 1);
         while byte != b'}' {
@@ -148,11 +151,11 @@ impl Outline {
                 _ => json::value(text, start, depth)?,
             };
             let usual = match known {
-                Some(n) => noted.first(n, start as u32..end as u32),
+                Some(n) => self.objects[slot].first(n, start as u32..end as u32),
                 None => !escaped && (self.rule == Rule::Lax || level.is_clear(key, &mut others)),
             };
             if !usual {
-                noted.at = NOWHERE;
+                self.objects[slot].at = NOWHERE;
             }
             (byte, i) = json::next(text, end);
             match byte {
@@ -161,32 +164,28 @@ impl Outline {
                 _ => return Err(Stop(i)),
             }
         }
-        self.objects[level.slot()] = noted;
         Ok(i + 1)
     }
 }
 
 impl Noted {
     const fn nothing() -> Noted {
-        Noted { at: NOWHERE, found: [const { 0..0 }; MOST] }
+        Noted { at: NOWHERE, keys: 0, found: [const { 0..0 }; MOST] }
     }
 
     /// Where the values of its keys are, of which there are `N`; spans count from `base`.
     #[inline]
     pub(super) fn found<const N: usize>(&self, base: u32) -> Found<N> {
-        std::array::from_fn(|n| {
-            let span = &self.found[n];
-            (span.end > 0).then(|| from_base(span, base))
-        })
+        std::array::from_fn(|n| (self.keys >> n & 1 == 1).then(|| from_base(&self.found[n], base)))
     }
 
     /// Notes the value of a key. False where the key was there before.
     #[inline]
     fn first(&mut self, key: usize, value: Span) -> bool {
-        let found = &mut self.found[key];
-        let first = found.end == 0;
+        let first = self.keys >> key & 1 == 0;
         if first {
-            *found = value;
+            self.keys |= 1 << key;
+            self.found[key] = value;
         }
         first
     }
