@@ -169,7 +169,7 @@ fn sealed(gate: &Gate, asker: &Asker, asked: InputRequired) -> Outcome {
 /// The capabilities that the questions in `result` need and the client did not declare, as an object.
 fn undeclared(caller: &Caller, result: &Raw) -> Option<Raw> {
     let view = crate::wire::results::ResultView::of(result);
-    let asks = view.input_requests.clone()?;
+    let asks = view.input_requests?;
     let text = result.text();
     let mut missing = serde_json::Map::new();
     for ask in json::lax_members(text, asks.start).unwrap_or_default() {

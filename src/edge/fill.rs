@@ -2,7 +2,7 @@
 //! `cacheScope`, `serverInfo`. Filled in where they lack; never changed where they stand.
 
 use super::gate::server_info;
-use crate::wire::results::ResultView;
+use crate::wire::results::{Gist, ResultView};
 use crate::wire::{Method, Raw, meta};
 
 /// Fills in a complete result of `method` for a modern client.
@@ -10,21 +10,21 @@ pub fn modern(method: &Method, mut result: Raw) -> Raw {
     if result.is_edited() {
         result = result.flat();
     }
-    let view = ResultView::of(&result);
-    match (&view.meta, &view.server_info) {
-        (_, Some(_)) => {}
-        (Some(span), None) => result.insert_member(span.start, meta::SERVER_INFO, server_info().text()),
-        (None, None) => {
+    let gist = Gist::of(&result);
+    match (gist.meta, gist.has_server) {
+        (_, true) => {}
+        (Some(at), false) => result.insert_member(at, meta::SERVER_INFO, server_info().text()),
+        (None, false) => {
             let mut own = Raw::trusted("{}");
             own.insert_member(0, meta::SERVER_INFO, server_info().text());
             result.insert_member(0, "_meta", &own.to_bytes());
         }
     }
-    if view.result_type.is_none() {
+    if !gist.has_type {
         result.insert_member(0, "resultType", b"\"complete\"");
     }
-    let complete = !view.is_input_required(&result);
-    if method.is_cacheable() && complete {
+    if method.is_cacheable() && !gist.is_input_required {
+        let view = ResultView::of(&result);
         // What did not say how long it may be kept may not be kept.
         if view.ttl.is_none() {
             result.insert_member(0, "ttlMs", b"0");

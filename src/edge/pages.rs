@@ -58,7 +58,7 @@ pub fn page(
         if n > 0 {
             out.put_u8(b',');
         }
-        out.put_slice(&item.body.written_whole());
+        out.put_slice(&item.body.to_bytes());
     }
     out.put_u8(b']');
     if upto < items.len() {

@@ -1,7 +1,7 @@
 //! What comes back of a call.
 
 use super::{Fault, UpstreamId};
-use crate::wire::results::ResultView;
+use crate::wire::results::Gist;
 use crate::wire::{Method, Raw, Span};
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
@@ -68,7 +68,7 @@ impl Outcome {
     /// An outcome of `method` as a label. A tool that failed is told apart from a call that did.
     pub fn word(&self, method: &Method) -> &'static str {
         match self {
-            Outcome::Result(result) if *method == Method::ToolsCall && ResultView::is_failure(result) => {
+            Outcome::Result(result) if *method == Method::ToolsCall && Gist::of(result).is_failure => {
                 "tool_error"
             }
             Outcome::Result(_) => "ok",

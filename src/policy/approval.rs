@@ -114,7 +114,7 @@ impl Approvals {
             "inputRequests": { QUESTION: {"method": Method::Elicit.as_str(), "params": params} },
             "requestState": self.seal(bound, &ticket),
         }));
-        let state = ResultView::of(&result).request_state.clone();
+        let state = ResultView::of(&result).request_state;
         let asked = InputRequired { upstream: asked.upstream.clone(), result, state };
         Next::Answer(Reply::One(Outcome::InputRequired(asked)))
     }
@@ -190,7 +190,7 @@ impl Granted {
             None => asked.result.insert_member(0, "requestState", json::quote(&sealed).as_bytes()),
         }
         let result = asked.result.flat();
-        let state = ResultView::of(&result).request_state.clone();
+        let state = ResultView::of(&result).request_state;
         Outcome::InputRequired(InputRequired { upstream: asked.upstream, result, state })
     }
 

@@ -6,7 +6,7 @@
 use super::json::{self, JsonError};
 use super::outline::{Outline, Rule, Unclear};
 use super::params::Params;
-use super::results::ResultView;
+use super::results::Gist;
 use super::{Id, Method, Raw, Span, code};
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -143,10 +143,7 @@ fn response(
     }
     let slice = |span: &Span| text.slice(span.start as usize..span.end as usize);
     let outcome = match (result, error) {
-        (Some(result), None) => Ok(match ResultView::noted(text, result.start, outline) {
-            Some(view) => Raw::result(slice(&result), view),
-            None => Raw::trusted(slice(&result)),
-        }),
+        (Some(result), None) => Ok(Raw::result(slice(&result), Gist::noted(text, result.start, outline))),
         (None, Some(error)) => Err(Raw::trusted(slice(&error))),
         (None, None) => return Err(invalid(id, "neither \"method\" nor \"result\" nor \"error\"")),
         (Some(_), Some(_)) => return Err(invalid(id, "both \"result\" and \"error\"")),
@@ -172,46 +169,62 @@ fn invalid(id: Option<Id>, why: impl Into<String>) -> Refused {
     Refused { id, code: code::INVALID_REQUEST, why: why.into() }
 }
 
+// Each is written to the byte: what is neither shared nor has room to spare needs no second allocation.
+
 /// Writes a request; `id` and `params` go out as they are.
 pub fn write_request(id: &Id, method: &Method, params: &Raw) -> Bytes {
-    written(&[
-        b"{\"jsonrpc\":\"2.0\",\"id\":",
-        id.token(),
-        b",\"method\":",
-        method.token().as_bytes(),
-        b",\"params\":",
-        &params.written_whole(),
-        b"}",
-    ])
+    const HEAD: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
+    let method = method.token();
+    let fixed = HEAD.len() + METHOD.len() + PARAMS.len() + 1;
+    let mut out = Vec::with_capacity(fixed + id.token().len() + method.len() + params.len());
+    out.extend_from_slice(HEAD);
+    out.extend_from_slice(id.token());
+    out.extend_from_slice(METHOD);
+    out.extend_from_slice(method.as_bytes());
+    out.extend_from_slice(PARAMS);
+    params.write(&mut out);
+    out.push(b'}');
+    out.into()
 }
+
+const METHOD: &[u8] = b",\"method\":";
+const PARAMS: &[u8] = b",\"params\":";
 
 /// Writes a notification.
 pub fn write_notification(method: &Method, params: &Raw) -> Bytes {
-    written(&[
-        b"{\"jsonrpc\":\"2.0\",\"method\":",
-        method.token().as_bytes(),
-        b",\"params\":",
-        &params.written_whole(),
-        b"}",
-    ])
+    const HEAD: &[u8] = b"{\"jsonrpc\":\"2.0\"";
+    let method = method.token();
+    let fixed = HEAD.len() + METHOD.len() + PARAMS.len() + 1;
+    let mut out = Vec::with_capacity(fixed + method.len() + params.len());
+    out.extend_from_slice(HEAD);
+    out.extend_from_slice(METHOD);
+    out.extend_from_slice(method.as_bytes());
+    out.extend_from_slice(PARAMS);
+    params.write(&mut out);
+    out.push(b'}');
+    out.into()
 }
 
 /// Writes an answer; without an id only an error can be written (`"id"` is left out, 2026-07-28 *Error Responses*).
 pub fn write_response(id: Option<&Id>, outcome: Result<&Raw, &Raw>) -> Bytes {
+    const HEAD: &[u8] = b"{\"jsonrpc\":\"2.0\"";
+    const ID: &[u8] = b",\"id\":";
     let (key, value): (&[u8], _) = match outcome {
         Ok(result) => (b",\"result\":", result),
         Err(error) => (b",\"error\":", error),
     };
-    let (id_key, id): (&[u8], _) = match id {
-        Some(id) => (b",\"id\":", id.token()),
-        None => (b"", &b""[..]),
-    };
-    written(&[b"{\"jsonrpc\":\"2.0\"", id_key, id, key, &value.written_whole(), b"}"])
-}
-
-/// To the byte: what is neither shared nor has room to spare needs no second allocation.
-fn written(pieces: &[&[u8]]) -> Bytes {
-    pieces.concat().into()
+    let id_member = id.map_or(0, |id| ID.len() + id.token().len());
+    let mut out = Vec::with_capacity(HEAD.len() + id_member + key.len() + value.len() + 1);
+    out.extend_from_slice(HEAD);
+    if let Some(id) = id {
+        out.extend_from_slice(ID);
+        out.extend_from_slice(id.token());
+    }
+    out.extend_from_slice(key);
+    value.write(&mut out);
+    out.push(b'}');
+    debug_assert_eq!(out.len(), out.capacity());
+    out.into()
 }
 
 /// Writes messages that are written already as one batch (2025-03-26 only).
@@ -326,7 +339,7 @@ mod tests {
             // What is noted of a result is the same read now or later.
             let shown = |read: Result<Message, Refused>| match read {
                 Ok(Message::Response(Response { id, outcome: Ok(result) })) => {
-                    format!("{id:?} {:?} {:?}", result.text(), ResultView::of(&result))
+                    format!("{id:?} {:?} {:?}", result.text(), Gist::of(&result))
                 }
                 other => format!("{other:?}"),
             };

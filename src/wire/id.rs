@@ -29,24 +29,25 @@ impl Id {
 
     /// The string id of a prefix, which needs no escapes, and a count.
     pub fn counted(prefix: &str, count: u64) -> Id {
-        let mut digits = [0; 20];
-        let mut at = digits.len();
+        // From its end on.
+        let mut token = [b'"'; 64];
+        let mut at = token.len() - 1;
         let mut left = count;
         loop {
             at -= 1;
-            digits[at] = b'0' + (left % 10) as u8;
+            token[at] = b'0' + (left % 10) as u8;
             left /= 10;
             if left == 0 {
                 break;
             }
         }
-        let digits = &digits[at..];
-        let mut token = SmallVec::with_capacity(prefix.len() + digits.len() + 2);
-        token.push(b'"');
-        token.extend_from_slice(prefix.as_bytes());
-        token.extend_from_slice(digits);
-        token.push(b'"');
-        Id(token)
+        match at.checked_sub(prefix.len() + 1) {
+            Some(start) => {
+                token[start + 1..at].copy_from_slice(prefix.as_bytes());
+                Id(SmallVec::from_slice(&token[start..]))
+            }
+            None => Id::of_str(&format!("{prefix}{count}")),
+        }
     }
 
     pub fn of_number(id: u64) -> Id {
@@ -82,7 +83,9 @@ mod tests {
     #[test]
     fn a_counted_id_is_the_string_of_prefix_and_count() {
         for count in [0, 7, 10, 1234567890, u64::MAX] {
-            assert_eq!(Id::counted("a-", count), Id::of_str(&format!("a-{count}")));
+            for prefix in ["", "a-", &"long".repeat(10), &"long".repeat(20)] {
+                assert_eq!(Id::counted(prefix, count), Id::of_str(&format!("{prefix}{count}")));
+            }
         }
     }
 

@@ -2,11 +2,10 @@
 
 use super::Span;
 use super::json::{self, JsonError};
-use super::results::ResultView;
+use super::results::Gist;
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 use std::borrow::Cow;
-use std::sync::Arc;
 
 type Edits = SmallVec<[(Span, Bytes); 2]>;
 
@@ -19,13 +18,13 @@ pub struct Raw {
     /// Of most none is edited, and all are handed on a good many times: so they are small.
     edits: Option<Box<Edits>>,
     /// Of a result: what was noted of it when the message was read that it came in.
-    noted: Option<Arc<ResultView>>,
+    gist: Option<Gist>,
 }
 
 impl Raw {
     /// Takes text that is known to be one JSON value: checked by [`json::check`], or written by ourselves.
     pub fn trusted(text: impl Into<Bytes>) -> Raw {
-        Raw { text: text.into(), edits: None, noted: None }
+        Raw { text: text.into(), edits: None, gist: None }
     }
 
     /// Checks `text` and takes the value in it. Errors: not exactly one JSON value, or deeper than `depth`.
@@ -40,13 +39,13 @@ impl Raw {
     }
 
     /// A result of which this was noted.
-    pub(super) fn result(text: Bytes, noted: ResultView) -> Raw {
-        Raw { noted: Some(Arc::new(noted)), ..Raw::trusted(text) }
+    pub(super) fn result(text: Bytes, gist: Option<Gist>) -> Raw {
+        Raw { gist, ..Raw::trusted(text) }
     }
 
     /// What was noted of a result as it was read.
-    pub(super) fn noted(&self) -> Option<&Arc<ResultView>> {
-        self.noted.as_ref()
+    pub(super) fn gist(&self) -> Option<Gist> {
+        self.gist
     }
 
     /// The text as it arrived, edits not applied: what spans speak of.
@@ -159,18 +158,13 @@ impl Raw {
         self.len() == 0
     }
 
-    /// The written form, to be read or copied.
-    pub fn written_whole(&self) -> Cow<'_, [u8]> {
+    /// Writes the written form.
+    #[inline]
+    pub fn write(&self, out: &mut Vec<u8>) {
         match self.is_edited() {
-            true => Cow::Owned(self.to_vec()),
-            false => Cow::Borrowed(&self.text),
+            true => self.pieces(|piece| out.extend_from_slice(piece)),
+            false => out.extend_from_slice(&self.text),
         }
-    }
-
-    fn to_vec(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.len());
-        self.pieces(|piece| out.extend_from_slice(piece));
-        out
     }
 
     /// The written form; shares the buffer where nothing was edited.
@@ -178,7 +172,9 @@ impl Raw {
         if !self.is_edited() {
             return self.text.clone();
         }
-        self.to_vec().into()
+        let mut out = Vec::with_capacity(self.len());
+        self.write(&mut out);
+        out.into()
     }
 
     /// The same value with its edits applied, so that spans speak of the new text.

@@ -3,7 +3,6 @@
 use super::meta::SERVER_INFO;
 use super::outline::{Found, Outline, Rule};
 use super::{Raw, Span, json};
-use std::sync::Arc;
 
 pub(super) const KEYS: [&str; 8] =
     ["resultType", "ttlMs", "cacheScope", "nextCursor", "requestState", "inputRequests", "_meta", "isError"];
@@ -24,22 +23,55 @@ pub struct ResultView {
     pub is_error: Option<Span>,
 }
 
-impl ResultView {
-    /// Reads a result, which is an object (the envelope saw to it). One that came in a message was read with that.
-    pub fn of(result: &Raw) -> Arc<ResultView> {
-        if let Some(noted) = result.noted() {
-            return noted.clone();
-        }
-        let (text, nothing) = (result.text(), Outline::none());
-        let found = Rule::Lax.read(text, 0, 0, &KEYS, &nothing).unwrap_or_default();
-        Arc::new(ResultView::read(text, 0, found, &nothing))
+/// What is asked of each result on its way: so much is noted of one that comes in a message, and goes with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gist {
+    /// Where its `_meta` begins, if that is an object.
+    pub meta: Option<u32>,
+    /// Whether it says which server it is of.
+    pub has_server: bool,
+    pub has_type: bool,
+    /// Whether the call is not over: the client is to answer and call again (2026-07-28 MRTR).
+    pub is_input_required: bool,
+    /// Of a tool's result: whether it says that the tool failed.
+    pub is_failure: bool,
+}
+
+impl Gist {
+    pub fn of(result: &Raw) -> Gist {
+        result.gist().unwrap_or_else(|| Gist::from(&ResultView::of(result), result.text(), 0))
     }
 
     /// What was noted of the result that begins at `base` of its message; `None` where it is to be looked for.
-    pub(super) fn noted(text: &[u8], base: u32, outline: &Outline) -> Option<ResultView> {
-        Some(ResultView::read(text, base, outline.noted(base)?.found(base), outline))
+    pub(super) fn noted(text: &[u8], base: u32, outline: &Outline) -> Option<Gist> {
+        let found = outline.noted(base)?.found(base);
+        Some(Gist::from(&ResultView::read(text, base, found, outline), text, base))
     }
 
+    #[inline]
+    fn from(view: &ResultView, text: &[u8], base: u32) -> Gist {
+        let there = |span: &Span| span.start + base..span.end + base;
+        let is_input_required = |at: &Span| json::says(text, &there(at), "input_required");
+        let is_true = |at: &Span| text[there(at).start as usize] == b't';
+        Gist {
+            meta: view.meta.as_ref().map(|meta| meta.start),
+            has_server: view.server_info.is_some(),
+            has_type: view.result_type.is_some(),
+            is_input_required: view.result_type.as_ref().is_some_and(is_input_required),
+            is_failure: view.is_error.as_ref().is_some_and(is_true),
+        }
+    }
+}
+
+impl ResultView {
+    /// Reads a result, which is an object (the envelope saw to it).
+    pub fn of(result: &Raw) -> ResultView {
+        let (text, nothing) = (result.text(), Outline::none());
+        let found = Rule::Lax.read(text, 0, 0, &KEYS, &nothing).unwrap_or_default();
+        ResultView::read(text, 0, found, &nothing)
+    }
+
+    #[inline]
     fn read(text: &[u8], base: u32, found: Found<{ KEYS.len() }>, outline: &Outline) -> ResultView {
         let [result_type, ttl, scope, next_cursor, request_state, input_requests, meta, is_error] = found;
         let inner = |meta: &Span| Rule::Lax.read(text, base + meta.start, base, &META_KEYS, outline).ok();
@@ -59,20 +91,5 @@ impl ResultView {
             server_info,
             is_error,
         }
-    }
-
-    /// Whether the result of `tools/call` says that the tool failed.
-    pub fn is_failure(result: &Raw) -> bool {
-        let says = |view: &ResultView| {
-            view.is_error
-                .as_ref()
-                .is_some_and(|at| result.text()[at.start as usize..at.end as usize] == *b"true")
-        };
-        says(&ResultView::of(result))
-    }
-
-    /// Whether the call is not over: the client is to answer and call again (2026-07-28 MRTR).
-    pub fn is_input_required(&self, result: &Raw) -> bool {
-        self.result_type.as_ref().is_some_and(|at| json::says(result.text(), at, "input_required"))
     }
 }

@@ -164,7 +164,7 @@ async fn what_the_server_asks_in_an_approved_call_goes_on_under_the_same_approva
             let result = Raw::trusted(
                 r#"{"resultType":"input_required","requestState":"own","inputRequests":{"q":{}}}"#,
             );
-            let state = ResultView::of(&result).request_state.clone();
+            let state = ResultView::of(&result).request_state;
             let upstream = UpstreamId::new("up").unwrap();
             Reply::One(Outcome::InputRequired(InputRequired { upstream, result, state }))
         }

@@ -8,7 +8,7 @@ use super::{Arc, Inner, Method, Note, Outcome, Reply};
 use crate::mcp::Place;
 use crate::mcp::{Cancel, Event, InputRequired, Reason};
 use crate::upstream::transport::{Answer, Incoming, TransportError};
-use crate::wire::results::ResultView;
+use crate::wire::results::{Gist, ResultView};
 use crate::wire::{Era, Message, Notification, Raw, Response};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -66,16 +66,9 @@ fn outcome(link: &Inner, method: &Method, response: Response) -> Outcome {
         Ok(result) => result,
         Err(error) => return Outcome::Error(crate::mcp::Fault::Upstream(error)),
     };
-    if method.may_ask() {
-        let view = ResultView::of(&result);
-        if view.is_input_required(&result) {
-            let upstream = link.id().clone();
-            return Outcome::InputRequired(InputRequired {
-                upstream,
-                state: view.request_state.clone(),
-                result,
-            });
-        }
+    if method.may_ask() && Gist::of(&result).is_input_required {
+        let (upstream, state) = (link.id().clone(), ResultView::of(&result).request_state);
+        return Outcome::InputRequired(InputRequired { upstream, state, result });
     }
     match link.is_personal() && method.is_cacheable() {
         true => Outcome::Result(narrowed(result)),
@@ -86,10 +79,10 @@ fn outcome(link: &Inner, method: &Method, response: Response) -> Outcome {
 /// What came by a caller's own credential is that caller's alone, and old at once, whatever it says of itself.
 fn narrowed(mut result: Raw) -> Raw {
     let view = ResultView::of(&result);
-    if let Some(ttl) = view.ttl.clone() {
+    if let Some(ttl) = view.ttl {
         result.edit(ttl, "0");
     }
-    if let Some(scope) = view.scope.clone() {
+    if let Some(scope) = view.scope {
         result.edit(scope, "\"private\"");
     }
     result
