@@ -86,12 +86,12 @@ impl Connection {
         self.output.begin(request);
         let mut begun = false;
         let head = poll_fn(|context| {
-            let silent = !begun;
+            let mut silent = false;
             if !begun {
                 ready!(self.turn.poll(context));
                 self.turn.over();
                 begun = true;
-                self.still_open(context)?;
+                silent = self.still_open(context)?;
             }
             self.poll_head(context, silent)
         })
@@ -107,19 +107,23 @@ impl Connection {
         }
     }
 
-    /// A server that closes an idle connection, or says anything on it, takes no more requests there.
-    fn still_open(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+    /// A server that closes an idle connection, or says anything on it, takes no more requests there. Whether the socket wakes
+    /// by itself once there is something to read.
+    fn still_open(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
+        if self.socket.poll_readable(context)?.is_pending() {
+            return Ok(true);
+        }
         match self.poll_read(context) {
-            Poll::Pending => Ok(()),
+            Poll::Pending => Ok(false),
             Poll::Ready(Ok(())) => Err(io::ErrorKind::InvalidData.into()),
             Poll::Ready(Err(error)) => Err(error),
         }
     }
 
-    /// `silent`: a read has just said that there is nothing, and will wake when there is.
+    /// `silent`: the socket wakes by itself once there is something to read.
     fn poll_head(&mut self, context: &mut Context<'_>, silent: bool) -> Poll<io::Result<Head>> {
         let sending = self.output.poll_send(&mut self.socket, context);
-        if silent && self.socket.is_plain() && !matches!(sending, Poll::Ready(Err(_))) {
+        if silent && !matches!(sending, Poll::Ready(Err(_))) {
             return Poll::Pending;
         }
         loop {

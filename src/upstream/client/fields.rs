@@ -13,20 +13,34 @@ pub struct Fields {
 }
 
 /// Where the headers stand in their head, in the order they came.
-pub(super) type Places = SmallVec<[Place; 8]>;
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Places {
+    places: SmallVec<[Place; 8]>,
+    /// The lengths of their names, a bit each; the longest share one.
+    lengths: u64,
+}
 
 /// Where one stands. A head is far shorter than what 32 bits can say.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Place {
+struct Place {
     name: (u32, u32),
     value: (u32, u32),
 }
 
-impl Place {
-    pub(super) fn of(name: Range<usize>, value: Range<usize>) -> Place {
+impl Places {
+    pub(super) fn push(&mut self, name: Range<usize>, value: Range<usize>) {
         let short = |range: Range<usize>| (range.start as u32, range.end as u32);
-        Place { name: short(name), value: short(value) }
+        self.lengths |= bit(name.len());
+        self.places.push(Place { name: short(name), value: short(value) });
     }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+}
+
+fn bit(length: usize) -> u64 {
+    1 << length.min(63)
 }
 
 impl Fields {
@@ -42,7 +56,7 @@ impl Fields {
         for (name, value) in fields {
             let (start, colon) = (head.len(), head.len() + name.len());
             head.push_str(&format!("{name}: {value}\r\n"));
-            places.push(Place::of(start..colon, colon + 2..head.len() - 2));
+            places.push(start..colon, colon + 2..head.len() - 2);
         }
         Fields::new(head.into(), places)
     }
@@ -57,16 +71,22 @@ impl Fields {
     }
 
     /// All values of a header, in the order they came.
+    #[inline]
     pub fn all(&self, name: &HeaderName) -> impl DoubleEndedIterator<Item = &[u8]> {
         let name = name.as_str().as_bytes();
-        let named = move |place: &&Place| self.slice(place.name).eq_ignore_ascii_case(name);
-        self.places.iter().filter(named).map(|place| self.slice(place.value))
+        let any = self.places.lengths & bit(name.len()) != 0;
+        let places = if any { &self.places.places[..] } else { &[] };
+        let named = move |place: &&Place| {
+            let (start, end) = place.name;
+            (end - start) as usize == name.len() && self.slice(place.name).eq_ignore_ascii_case(name)
+        };
+        places.iter().filter(named).map(|place| self.slice(place.value))
     }
 
     /// All of them as others want them.
     pub fn to_map(&self) -> HeaderMap {
         let mut map = HeaderMap::with_capacity(self.places.len());
-        for Place { name, value: (start, end) } in &self.places {
+        for Place { name, value: (start, end) } in &self.places.places {
             let name = HeaderName::from_bytes(self.slice(*name));
             let value = HeaderValue::from_maybe_shared(self.head.slice(*start as usize..*end as usize));
             // Each byte of both was checked as it was read.

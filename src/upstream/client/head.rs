@@ -1,6 +1,6 @@
 //! The head of an HTTP/1.1 response, read, and what it says of what follows. Knows no sockets.
 
-use super::fields::{Fields, Place, Places};
+use super::fields::{Fields, Places};
 use crate::http1::Framing;
 use bytes::BytesMut;
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
@@ -25,7 +25,7 @@ pub(super) struct Head {
 /// it is no HTTP/1 response, or one whose length is in doubt.
 pub(super) fn read(input: &mut BytesMut) -> io::Result<Option<Head>> {
     while !input.is_empty() {
-        let mut places = Places::new();
+        let mut places = Places::default();
         let start = match quick(input, &mut places) {
             Some(start) => Some(start),
             None => parse(input, &mut places)?,
@@ -75,7 +75,7 @@ fn quick(input: &[u8], places: &mut Places) -> Option<Start> {
         if input[value] == b' ' || input[end - 1] == b' ' {
             return None;
         }
-        places.push(Place::of(name..at, value..end));
+        places.push(name..at, value..end);
         at = end + 2;
     }
     let length = at + 2;
@@ -117,7 +117,7 @@ fn line_end(input: &[u8], from: usize) -> Option<usize> {
 
 /// Reads any head; `None` where it is not all there.
 fn parse(input: &[u8], places: &mut Places) -> io::Result<Option<Start>> {
-    places.clear();
+    *places = Places::default();
     let invalid = |_| io::Error::from(ErrorKind::InvalidData);
     let mut headers = [const { MaybeUninit::uninit() }; MOST_HEADERS];
     let mut response = httparse::Response::new(&mut []);
@@ -131,7 +131,9 @@ fn parse(input: &[u8], places: &mut Places) -> io::Result<Option<Start>> {
         let start = part.as_ptr() as usize - input.as_ptr() as usize;
         start..start + part.len()
     };
-    places.extend(response.headers.iter().map(|h| Place::of(place(h.name.as_bytes()), place(h.value))));
+    for header in response.headers.iter() {
+        places.push(place(header.name.as_bytes()), place(header.value));
+    }
     Ok(Some(Start { length, status, version }))
 }
 
@@ -166,14 +168,21 @@ fn followed(status: StatusCode, version: Version, fields: &Fields) -> io::Result
 /// The length that all `Content-Length` headers agree on. Errors: they differ, or are no lengths.
 fn length(fields: &Fields) -> io::Result<Option<u64>> {
     let mut found = None;
-    for digits in fields.all(&CONTENT_LENGTH).flat_map(words) {
-        let length = number(digits).ok_or(ErrorKind::InvalidData)?;
+    for value in fields.all(&CONTENT_LENGTH) {
+        let length = number(value).or_else(|| agreed(value)).ok_or(ErrorKind::InvalidData)?;
         if found.is_some_and(|found| found != length) {
             return Err(ErrorKind::InvalidData.into());
         }
         found = Some(length);
     }
     Ok(found)
+}
+
+/// The number that all words of a list are.
+fn agreed(value: &[u8]) -> Option<u64> {
+    let mut numbers = words(value).map(number);
+    let first = numbers.next()?;
+    first.filter(|_| numbers.all(|other| other == first))
 }
 
 /// Digits alone, one at least, whose number can be told.
@@ -278,7 +287,7 @@ mod tests {
         fn a_head_that_is_read_quickly_is_read_as_any_other(
             text in "HTTP/1\\.[01] ?(200|204|404|099|20) ?[ -~\\t\x7f]{0,9}\r?\n(([a-zA-Z_!-]{0,18}:? ?[ -~\\té\x7f\x01]{0,20} ?\r?\n){0,9})\r?\n?[ -~]{0,9}"
         ) {
-            let (mut quickly, mut slowly) = (Places::new(), Places::new());
+            let (mut quickly, mut slowly) = (Places::default(), Places::default());
             if let Some(start) = quick(text.as_bytes(), &mut quickly) {
                 assert_eq!(parse(text.as_bytes(), &mut slowly).unwrap(), Some(start), "{text:?}");
                 assert_eq!(quickly, slowly, "{text:?}");
@@ -292,7 +301,7 @@ mod tests {
         ) {
             let lines: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
             let text = format!("HTTP/1.1 200 OK\r\n{lines}\r\nbody");
-            let (mut quickly, mut slowly) = (Places::new(), Places::new());
+            let (mut quickly, mut slowly) = (Places::default(), Places::default());
             let start = quick(text.as_bytes(), &mut quickly);
             assert_eq!(start.is_some(), !text.contains('\t'), "{text:?}");
             if let Some(start) = start {
@@ -300,7 +309,7 @@ mod tests {
                 assert_eq!(quickly, slowly, "{text:?}");
             }
             let length = text.len() - "body".len();
-            assert_eq!(quick(&text.as_bytes()[..cut % length], &mut Places::new()), None);
+            assert_eq!(quick(&text.as_bytes()[..cut % length], &mut Places::default()), None);
         }
 
         #[test]

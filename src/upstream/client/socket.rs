@@ -24,9 +24,13 @@ impl Socket {
         }
     }
 
-    /// Whether nothing but a read takes what has arrived, so that whoever was told that there is nothing is woken when there is.
-    pub(super) fn is_plain(&self) -> bool {
-        matches!(self, Socket::Plain(_))
+    /// Whether something may have come, or the end. Whoever is told that nothing has is woken once it does.
+    pub(super) fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Socket::Plain(tcp) => tcp.poll_read_ready(context),
+            // What lies in the layers is not known without a read.
+            Socket::Layered(_) => Poll::Ready(Ok(())),
+        }
     }
 
     /// Reads into the room that there is.

@@ -43,8 +43,8 @@ impl Usual {
     }
 
     /// Writes the head of a request that has these headers as well, in place of those of the same names.
-    pub(super) fn write(&self, own: &Own<'_>, body: usize, out: &mut BytesMut) {
-        out.reserve(ROOM);
+    pub(super) fn write(&self, own: &[(&HeaderName, &[u8])], body: usize, out: &mut BytesMut) {
+        out.reserve(self.head.len() + ROOM);
         match self.clashes(own) {
             false => {
                 out.extend_from_slice(&self.head);
@@ -61,11 +61,12 @@ impl Usual {
     }
 
     /// Whether a name is given more than once, or is not for a request to give.
-    fn clashes(&self, own: &Own<'_>) -> bool {
+    fn clashes(&self, own: &[(&HeaderName, &[u8])]) -> bool {
         let mut seen = self.names;
         own.iter().enumerate().any(|(n, (name, _))| {
-            let met = seen & bit(name) != 0;
-            seen |= bit(name);
+            let bit = bit(name);
+            let met = seen & bit != 0;
+            seen |= bit;
             met && (is_ours(name)
                 || self.headers.contains_key(*name)
                 || own[..n].iter().any(|(other, _)| other == name))
@@ -73,7 +74,7 @@ impl Usual {
     }
 
     /// All but what is said of the body.
-    fn begin(&self, own: &Own<'_>, out: &mut BytesMut) {
+    fn begin(&self, own: &[(&HeaderName, &[u8])], out: &mut BytesMut) {
         out.extend_from_slice(self.method.as_str().as_bytes());
         out.extend_from_slice(b" ");
         match self.uri.path_and_query() {
@@ -112,11 +113,12 @@ fn is_ours(name: &HeaderName) -> bool {
     OURS.contains(name)
 }
 
-/// One of 64 bits: names of different bits differ.
+/// One of 64 bits: names of different bits differ. Those that upstreams mostly are sent have a bit each.
 fn bit(name: &HeaderName) -> u64 {
     let name = name.as_str().as_bytes();
-    let last = name.last().copied().unwrap_or_default();
-    1 << ((name.len() as u64 * 5 + u64::from(last)) % 64)
+    let [first, last] =
+        [name.first(), name.last()].map(|byte| usize::from(byte.copied().unwrap_or_default()));
+    1 << ((name.len() + 11 * first + last) % 64)
 }
 
 fn line(out: &mut BytesMut, name: &HeaderName, value: &[u8]) {
