@@ -40,11 +40,13 @@ pub struct Deadline {
     at: Instant,
     /// Once it was needed.
     timer: Option<Pin<Box<Sleep>>>,
+    /// Whether it was polled before: what has just begun to be waited for is not late, and mostly is there at the next poll.
+    polled: bool,
 }
 
 impl Deadline {
     pub fn at(at: Instant) -> Deadline {
-        Deadline { at, timer: None }
+        Deadline { at, timer: None, polled: false }
     }
 
     /// Resolves then instead. To be polled after this.
@@ -61,8 +63,9 @@ impl Future for Deadline {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let at = self.at;
+        let polled = std::mem::replace(&mut self.polled, true);
         if self.timer.is_none() && is_ticking(context.waker()) {
-            return if clock::lately() >= at { Poll::Ready(()) } else { Poll::Pending };
+            return if polled && clock::lately() >= at { Poll::Ready(()) } else { Poll::Pending };
         }
         // Also where it was polled by a task that ticked, and which it has left.
         self.timer.get_or_insert_with(|| Box::pin(sleep_until(at))).as_mut().poll(context)

@@ -3,7 +3,6 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use smallvec::SmallVec;
 use std::ops::Range;
 
 /// The headers of one response.
@@ -15,10 +14,13 @@ pub struct Fields {
 /// Where the headers stand in their head, in the order they came.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Places {
-    places: SmallVec<[Place; 8]>,
+    places: Vec<Place>,
     /// The lengths of their names, a bit each; the longest share one.
     lengths: u64,
 }
+
+/// How many headers most responses have at most.
+const USUAL: usize = 16;
 
 /// Where one stands. A head is far shorter than what 32 bits can say.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +33,9 @@ impl Places {
     pub(super) fn push(&mut self, name: Range<usize>, value: Range<usize>) {
         let short = |range: Range<usize>| (range.start as u32, range.end as u32);
         self.lengths |= bit(name.len());
+        if self.places.is_empty() {
+            self.places.reserve(USUAL);
+        }
         self.places.push(Place { name: short(name), value: short(value) });
     }
 
@@ -52,13 +57,18 @@ impl Fields {
     /// Those of a head that has these.
     #[cfg(test)]
     pub fn of(fields: &[(&str, &str)]) -> Fields {
-        let (mut head, mut places) = (String::new(), Places::new());
+        let (mut head, mut places) = (String::new(), Places::default());
         for (name, value) in fields {
             let (start, colon) = (head.len(), head.len() + name.len());
             head.push_str(&format!("{name}: {value}\r\n"));
             places.push(start..colon, colon + 2..head.len() - 2);
         }
         Fields::new(head.into(), places)
+    }
+
+    /// All of them, name and value, in the order they came.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.places.places.iter().map(|place| (self.slice(place.name), self.slice(place.value)))
     }
 
     fn slice(&self, (start, end): (u32, u32)) -> &[u8] {

@@ -3,8 +3,7 @@
 use super::fields::{Fields, Places};
 use crate::http1::Framing;
 use bytes::BytesMut;
-use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderName, StatusCode, Version};
+use http::{StatusCode, Version};
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
 
@@ -140,20 +139,35 @@ fn parse(input: &[u8], places: &mut Places) -> io::Result<Option<Start>> {
 /// What follows the head, and whether the connection lasts (RFC 9112 6.3): whoever reads it in another way than its sender may
 /// take one response for two.
 fn followed(status: StatusCode, version: Version, fields: &Fields) -> io::Result<(Framing, bool)> {
-    let length = length(fields)?;
-    let mut lasts = match version {
-        Version::HTTP_11 => !says(fields, &CONNECTION, "close"),
-        _ => says(fields, &CONNECTION, "keep-alive"),
-    };
+    let (mut length, mut coding, mut closes, mut keeps) = (None, None, false, false);
+    for (name, value) in fields.iter() {
+        // One comparison tells most headers from these.
+        match name.len() {
+            10 if name.eq_ignore_ascii_case(b"connection") => {
+                closes |= says(value, b"close");
+                keeps |= says(value, b"keep-alive");
+            }
+            14 if name.eq_ignore_ascii_case(b"content-length") => {
+                let said = number(value).or_else(|| agreed(value)).ok_or(ErrorKind::InvalidData)?;
+                if length.is_some_and(|length| length != said) {
+                    return Err(ErrorKind::InvalidData.into());
+                }
+                length = Some(said);
+            }
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => coding = Some(value),
+            _ => {}
+        }
+    }
+    let mut lasts = if version == Version::HTTP_11 { !closes } else { keeps };
     let framing = match status {
         StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED => Framing::Nothing,
         // Nobody asked for it.
         StatusCode::SWITCHING_PROTOCOLS => return Err(ErrorKind::InvalidData.into()),
-        _ => match fields.all(&TRANSFER_ENCODING).next_back() {
-            Some(last) => {
+        _ => match coding {
+            Some(coding) => {
                 // In HTTP/1.0, or beside a length, somebody on the way may have understood it otherwise (RFC 9112 6.1).
                 lasts &= length.is_none() && version == Version::HTTP_11;
-                match words(last).next_back().is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked")) {
+                match words(coding).next_back().is_some_and(|last| last.eq_ignore_ascii_case(b"chunked")) {
                     true => Framing::chunked(),
                     false => Framing::UntilClose,
                 }
@@ -163,19 +177,6 @@ fn followed(status: StatusCode, version: Version, fields: &Fields) -> io::Result
     };
     lasts &= !framing.ends_by_close();
     Ok((framing, lasts))
-}
-
-/// The length that all `Content-Length` headers agree on. Errors: they differ, or are no lengths.
-fn length(fields: &Fields) -> io::Result<Option<u64>> {
-    let mut found = None;
-    for value in fields.all(&CONTENT_LENGTH) {
-        let length = number(value).or_else(|| agreed(value)).ok_or(ErrorKind::InvalidData)?;
-        if found.is_some_and(|found| found != length) {
-            return Err(ErrorKind::InvalidData.into());
-        }
-        found = Some(length);
-    }
-    Ok(found)
 }
 
 /// The number that all words of a list are.
@@ -194,9 +195,9 @@ fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() { None } else { digits.iter().try_fold(0, digit) }
 }
 
-/// Whether a header that lists words has this one.
-fn says(fields: &Fields, name: &HeaderName, word: &str) -> bool {
-    fields.all(name).flat_map(words).any(|said| said.eq_ignore_ascii_case(word.as_bytes()))
+/// Whether a list of words has this one.
+fn says(value: &[u8], word: &[u8]) -> bool {
+    words(value).any(|said| said.eq_ignore_ascii_case(word))
 }
 
 /// The words of a list. One that is not of ASCII says nothing that is known here.

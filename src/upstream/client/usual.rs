@@ -116,9 +116,8 @@ fn is_ours(name: &HeaderName) -> bool {
 /// One of 64 bits: names of different bits differ. Those that upstreams mostly are sent have a bit each.
 fn bit(name: &HeaderName) -> u64 {
     let name = name.as_str().as_bytes();
-    let [first, last] =
-        [name.first(), name.last()].map(|byte| usize::from(byte.copied().unwrap_or_default()));
-    1 << ((name.len() + 11 * first + last) % 64)
+    let (Some(first), Some(last)) = (name.first(), name.last()) else { return 0 };
+    1 << ((name.len() + 11 * usize::from(*first) + usize::from(*last)) % 64)
 }
 
 fn line(out: &mut BytesMut, name: &HeaderName, value: &[u8]) {
@@ -160,7 +159,8 @@ mod tests {
 
     fn written(usual: &Usual, own: &[(&HeaderName, &str)], body: usize) -> String {
         let mut out = BytesMut::new();
-        usual.write(&own.iter().map(|(name, value)| (*name, value.as_bytes())).collect(), body, &mut out);
+        let own: Own = own.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+        usual.write(&own, body, &mut out);
         String::from_utf8(out.to_vec()).unwrap()
     }
 

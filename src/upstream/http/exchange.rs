@@ -11,7 +11,7 @@ use crate::upstream::credentials::{Bearer, Tries};
 use crate::upstream::transport::{
     Answer, Answered, Incoming, Outgoing, Route, TransportError, UpstreamSessionId,
 };
-use crate::wire::{Era, Message, Raw, envelope, headers, json};
+use crate::wire::{Era, Id, Message, Raw, envelope, headers, json};
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, COOKIE, USER_AGENT};
@@ -70,21 +70,24 @@ impl Exchange {
         }
     }
 
-    pub(super) async fn request(mut giveup: GiveUp) -> Result<Answered, TransportError> {
-        let came = {
-            let come = pin!(giveup.exchange.come(&giveup.route, &giveup.request));
-            within(giveup.request.deadline, come).await
-        };
-        // What came in time is at its end, but for a stream.
-        if !matches!(came, Err(TransportError::Timeout) | Ok((Came::Stream(_), _))) {
-            giveup.disarm();
+    /// A block, for a function would hold what it is given twice.
+    pub(super) fn request(mut giveup: GiveUp) -> impl Future<Output = Result<Answered, TransportError>> {
+        async move {
+            let came = {
+                let come = pin!(giveup.exchange.come(&giveup.route, &giveup.request));
+                within(giveup.request.deadline, come).await
+            };
+            // What came in time is at its end, but for a stream.
+            if !matches!(came, Err(TransportError::Timeout) | Ok((Came::Stream(_), _))) {
+                giveup.disarm();
+            }
+            let (came, session) = came?;
+            let answer = match came {
+                Came::One(incoming) => Answer::One(incoming),
+                Came::Stream(body) => Answer::Stream(Events::answering(body, giveup).stream()),
+            };
+            Ok(Answered { answer, session })
         }
-        let (came, session) = came?;
-        let answer = match came {
-            Came::One(incoming) => Answer::One(incoming),
-            Came::Stream(body) => Answer::Stream(Events::answering(body, giveup).stream()),
-        };
-        Ok(Answered { answer, session })
     }
 
     /// What comes back for a request: all of it, or the stream that it comes by.
@@ -93,29 +96,33 @@ impl Exchange {
         route: &Route,
         request: &Outgoing,
     ) -> Result<(Came, Option<UpstreamSessionId>), TransportError> {
-        let (cookie, name) = (self.cookie(), request.name.as_deref().map(headers::encode));
-        let mut own = own(route, cookie.as_ref())?;
-        if route.version.is_some_and(|v| v.era() == Era::Modern) {
-            own.push((&headers::METHOD, value(request.method.as_str())?));
-            own.extend(name.as_ref().map(|name| (&headers::NAME, name.as_bytes())));
-        }
-        let body = envelope::write_request(&request.id, &request.method, &request.params);
-        let post = Sending { usual: &self.post, own, body };
-        let response = match &route.bearer {
-            None => self.client.send(&post).await?,
-            // Kept out of the future that every call moves about.
-            Some(bearer) => Box::pin(self.send_with(bearer, &post)).await?,
+        // What the answer's body need not wait with has its room for itself.
+        let (body, session) = {
+            let response = {
+                let (cookie, name) = (self.cookie(), request.name.as_deref().map(headers::encode));
+                let body = envelope::write_request(&request.id, &request.method, &request.params);
+                let mut post = Sending { usual: &self.post, own: own(route, cookie.as_ref())?, body };
+                if route.version.is_some_and(|v| v.era() == Era::Modern) {
+                    post.own.push((&headers::METHOD, value(request.method.as_str())?));
+                    post.own.extend(name.as_ref().map(|name| (&headers::NAME, name.as_bytes())));
+                }
+                match &route.bearer {
+                    None => self.client.send(&post).await?,
+                    Some(bearer) => Box::pin(self.send_with(bearer, &post)).await?,
+                }
+            };
+            self.take_cookies(&response);
+            if !response.status.is_success() {
+                return Err(Box::pin(self.refusal(route, response)).await.unwrap_or_else(|e| e));
+            }
+            let session = session_of(&response.fields);
+            if is_stream(&response)? {
+                return Ok((Came::Stream(response.body), session));
+            }
+            (response.body, session)
         };
-        self.take_cookies(&response);
-        if !response.status.is_success() {
-            return Err(Box::pin(self.refusal(route, response)).await.unwrap_or_else(|e| e));
-        }
-        let session = session_of(&response.fields);
-        let kind = response.fields.get(&CONTENT_TYPE);
-        if kind.is_some_and(|kind| headers::is_media(kind, headers::EVENT_STREAM)) {
-            return Ok((Came::Stream(response.body), session));
-        }
-        Ok((Came::One(self.one(response, request).await?), session))
+        let text = body::collect(body, self.limit).await?;
+        Ok((Came::One(answer_in(text, &request.id)?), session))
     }
 
     /// The rest of an answer that came as events to another process.
@@ -134,27 +141,6 @@ impl Exchange {
         };
         let events = Events::resuming(body, GiveUp::watch(self, route, request), after);
         Ok(Answered { answer: Answer::Stream(events.stream()), session: None })
-    }
-
-    /// The answer that is one JSON body.
-    async fn one(&self, response: Response, request: &Outgoing) -> Result<Incoming, TransportError> {
-        if matches!(response.status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
-            return Err(garbage("a request was accepted and not answered"));
-        }
-        // Some servers forget the media type of what is JSON.
-        let kind = response.fields.get(&CONTENT_TYPE);
-        if kind.is_some_and(|kind| !headers::is_media(kind, headers::JSON)) {
-            return Err(garbage("an answer that is neither JSON nor an event stream"));
-        }
-        let text = body::collect(response.body, self.limit).await?;
-        let message = envelope::read_upstream(text, DEPTH).map_err(|e| garbage(e.to_string()))?;
-        match &message {
-            Message::Response(r) if r.id.as_ref().is_none_or(|id| *id == request.id) => {
-                Ok(Incoming { message, at: None })
-            }
-            Message::Response(_) => Err(garbage("an answer to another request")),
-            _ => Err(garbage("a message that is no answer")),
-        }
     }
 
     pub(super) async fn send(self: Arc<Self>, route: Route, message: Bytes) -> Result<(), TransportError> {
@@ -291,6 +277,32 @@ async fn within<T>(
     ticks::within(deadline, future).await.unwrap_or(Err(TransportError::Timeout))
 }
 
+/// Whether an answer comes as events, or as one JSON body. Errors: as neither.
+fn is_stream(response: &Response) -> Result<bool, TransportError> {
+    let kind = response.fields.get(&CONTENT_TYPE);
+    if kind.is_some_and(|kind| headers::is_media(kind, headers::EVENT_STREAM)) {
+        return Ok(true);
+    }
+    if matches!(response.status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+        return Err(garbage("a request was accepted and not answered"));
+    }
+    // Some servers forget the media type of what is JSON.
+    match kind.is_none_or(|kind| headers::is_media(kind, headers::JSON)) {
+        true => Ok(false),
+        false => Err(garbage("an answer that is neither JSON nor an event stream")),
+    }
+}
+
+/// The answer that is one JSON body.
+fn answer_in(text: Bytes, to: &Id) -> Result<Incoming, TransportError> {
+    let message = envelope::read_upstream(text, DEPTH).map_err(|e| garbage(e.to_string()))?;
+    match &message {
+        Message::Response(r) if r.id.as_ref().is_none_or(|id| id == to) => Ok(Incoming { message, at: None }),
+        Message::Response(_) => Err(garbage("an answer to another request")),
+        _ => Err(garbage("a message that is no answer")),
+    }
+}
+
 fn error_in(text: Bytes) -> Option<Raw> {
     match envelope::read_upstream(text, DEPTH) {
         Ok(Message::Response(response)) => response.outcome.err(),
@@ -338,6 +350,14 @@ pub(super) fn garbage(why: impl Into<Cow<'static, str>>) -> TransportError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_future_of_a_request_fits_a_block_that_is_quickly_had() {
+        fn size<F>(_: impl Fn(GiveUp) -> F) -> usize {
+            size_of::<F>()
+        }
+        assert!(size(Exchange::request) <= 1024, "{}", size(Exchange::request));
+    }
 
     #[test]
     fn only_a_400_that_speaks_of_the_session_means_that_it_is_gone() {

@@ -9,7 +9,7 @@ use crate::mcp::{Call, Reason, Resume, Trail};
 use crate::telemetry::metrics;
 use crate::telemetry::traces::Sent;
 use crate::upstream::credentials::Lack;
-use crate::upstream::transport::{Answer, Answered, TransportError};
+use crate::upstream::transport::{self, Answer, Answered, TransportError};
 use crate::wire::params::Params;
 use crate::wire::{Era, Message, Raw, code, headers, param_headers};
 use bytes::Bytes;
@@ -49,6 +49,7 @@ pub(super) struct Begun {
 }
 
 type ParamHeaders = Vec<(HeaderName, HeaderValue)>;
+type Came = Result<Answered, TransportError>;
 
 /// What was already tried for one request, so that nothing is tried without end.
 #[derive(Default)]
@@ -116,16 +117,10 @@ impl Inner {
             };
             let hop = match hop {
                 Ok(hop) => hop,
-                Err(trouble) => {
-                    // Nothing of the request was sent yet.
-                    if let Trouble::Way(error) = &trouble
-                        && error.surely_not_begun()
-                        && Box::pin(self.pause(job, &mut tried)).await
-                    {
-                        continue;
-                    }
-                    return Err(self.failed(trouble, true));
-                }
+                Err(trouble) => match Box::pin(self.no_hop(job, &mut tried, trouble)).await {
+                    Some(fault) => return Err(fault),
+                    None => continue,
+                },
             };
             // Where these take too long, what is left of the time is the request's own to fail in.
             let headers = match self.known_param_headers(job, &hop) {
@@ -138,31 +133,84 @@ impl Inner {
                 true => Box::pin(timeout_at(job.deadline, self.level(job, &hop))).await.unwrap_or_default(),
                 false => None,
             };
-            let outgoing = self.dress(job, hop.is_modern(), level.as_deref());
-            let mut route = self.route(&job.caller, &hop, headers);
-            if let Some(sent) = &job.sent {
-                seen::carry_in_headers(&mut route.headers, sent);
-            }
-            let progress = outgoing.progress.clone();
-            self.note(job, &hop, &outgoing.id);
-            let trouble = match hop.transport.request(route, outgoing).await {
-                Ok(answered) => {
-                    self.is_well();
-                    self.answered.inc();
-                    match refused_in(&answered) {
-                        Some(error) if Box::pin(self.may_differ(job, &hop, &mut tried, &error)).await => {
-                            continue;
-                        }
-                        _ => return Ok(Begun { answered, hop, progress }),
-                    }
-                }
-                Err(error) => Trouble::Way(error),
+            let (sent, progress) = self.sent(job, &hop, headers, level);
+            let came = match self.plainly(sent.await) {
+                Ok(answered) => return Ok(Begun { answered, hop, progress }),
+                Err(came) => came,
             };
-            // What seldom happens is kept out of the future that every call moves about.
-            if !Box::pin(self.another_try(job, &hop, &mut tried, &trouble)).await {
-                return Err(self.failed(trouble, job.method.is_safe()));
+            match Box::pin(self.judged(job, &hop, &mut tried, *came)).await? {
+                Some(answered) => return Ok(Begun { answered, hop, progress }),
+                None => {}
             }
         }
+    }
+
+    /// There is no way. `None`: the request is to be sent again; nothing of it was sent yet.
+    async fn no_hop(self: &Arc<Self>, job: &Job, tried: &mut Tried, trouble: Trouble) -> Option<Fault> {
+        if let Trouble::Way(error) = &trouble
+            && error.surely_not_begun()
+            && self.pause(job, tried).await
+        {
+            return None;
+        }
+        Some(self.failed(trouble, true))
+    }
+
+    /// What is passed on as it came, as nearly all is. Errors: what must be looked at.
+    fn plainly(&self, came: Came) -> Result<Answered, Box<Came>> {
+        match came {
+            Ok(answered) if refused_in(&answered).is_none() => {
+                self.is_well();
+                self.answered.inc();
+                Ok(answered)
+            }
+            other => Err(Box::new(other)),
+        }
+    }
+
+    /// What becomes of a request that was refused or failed. `None`: it is to be sent again.
+    async fn judged(
+        self: &Arc<Self>,
+        job: &Job,
+        hop: &Hop,
+        tried: &mut Tried,
+        came: Came,
+    ) -> Result<Option<Answered>, Fault> {
+        let trouble = match came {
+            Ok(answered) => {
+                self.is_well();
+                self.answered.inc();
+                let again = match refused_in(&answered) {
+                    Some(error) => self.may_differ(job, hop, tried, error).await,
+                    None => false,
+                };
+                return Ok((!again).then_some(answered));
+            }
+            Err(error) => Trouble::Way(error),
+        };
+        match self.another_try(job, hop, tried, &trouble).await {
+            true => Ok(None),
+            false => Err(self.failed(trouble, job.method.is_safe())),
+        }
+    }
+
+    /// The request on its way, and its progress token: in a function of its own, for what is given away here would have room
+    /// in the future that every call moves about.
+    fn sent(
+        &self,
+        job: &Job,
+        hop: &Hop,
+        headers: ParamHeaders,
+        level: Option<String>,
+    ) -> (transport::Sent<Answered>, Option<Bytes>) {
+        let outgoing = self.dress(job, hop.is_modern(), level.as_deref());
+        let mut route = self.route(&job.caller, hop, headers);
+        if let Some(sent) = &job.sent {
+            seen::carry_in_headers(&mut route.headers, sent);
+        }
+        let progress = outgoing.progress.clone();
+        self.note(job, hop, &outgoing.id);
+        (hop.transport.request(route, outgoing), progress)
     }
 
     /// Whether the request is to be sent again after this trouble, everything done that makes it worth while.
@@ -322,10 +370,10 @@ fn has_level(job: &Job, hop: &Hop) -> bool {
 }
 
 /// The error in an answer that is one.
-fn refused_in(answered: &Answered) -> Option<Raw> {
+fn refused_in(answered: &Answered) -> Option<&Raw> {
     match &answered.answer {
         Answer::One(incoming) => match &incoming.message {
-            Message::Response(response) => response.outcome.as_ref().err().cloned(),
+            Message::Response(response) => response.outcome.as_ref().err(),
             _ => None,
         },
         Answer::Stream(_) => None,

@@ -25,23 +25,30 @@ impl Inner {
         }
     }
 
-    pub(super) async fn pass(self: Arc<Self>, mut call: Call) -> Reply {
+    /// A block, for a function would hold what it is given twice.
+    pub(super) fn pass(self: Arc<Self>, mut call: Call) -> impl Future<Output = Reply> {
         if let Some(limit) = self.config.call_timeout {
             call.deadline = call.deadline.min(crate::clock::lately() + limit);
         }
-        let Some(place) = self.health.enter(&call.caller.principal().tenant, call.deadline).await else {
-            return Reply::fault(Reason::Busy { upstream: self.id().clone() });
-        };
-        let cancel = call.cancel.clone();
-        let watch = call.watch.take();
+        let (cancel, watch) = (std::mem::take(&mut call.cancel), call.watch.take());
         let mut job = Job::of(call);
-        if let Some(onward) = watch.as_ref().and_then(|watch| self.notice(watch, &mut job)) {
-            return Box::pin(self.pass_traced(job, cancel, place, watch, onward)).await;
-        }
-        match cancel.unless(pin!(self.begin(&job))).await {
-            Some(Ok(begun)) => answer::reply(&self, &job, begun, cancel, Some(place)),
-            Some(Err(fault)) => Reply::fault(fault),
-            None => Reply::fault(Reason::Cancelled),
+        async move {
+            let tenant = &job.caller.principal().tenant;
+            let place = match self.health.enter_now(tenant) {
+                Some(place) => Some(place),
+                None => Box::pin(self.health.enter(tenant, job.deadline)).await,
+            };
+            let Some(place) = place else {
+                return Reply::fault(Reason::Busy { upstream: self.id().clone() });
+            };
+            if let Some(onward) = watch.as_ref().and_then(|watch| self.notice(watch, &mut job)) {
+                return Box::pin(self.pass_traced(job, cancel, place, watch, onward)).await;
+            }
+            match cancel.unless(pin!(self.begin(&job))).await {
+                Some(Ok(begun)) => answer::reply(&self, &job, begun, cancel, Some(place)),
+                Some(Err(fault)) => Reply::fault(fault),
+                None => Reply::fault(Reason::Cancelled),
+            }
         }
     }
 
@@ -68,5 +75,18 @@ impl Inner {
             Some(watch) => seen::watched(watch, method, reply),
             None => reply,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_future_of_a_call_fits_a_block_that_is_quickly_had() {
+        fn size<F>(_: impl Fn(Arc<Inner>, Call) -> F) -> usize {
+            size_of::<F>()
+        }
+        assert!(size(Inner::pass) <= 1024, "{}", size(Inner::pass));
     }
 }
