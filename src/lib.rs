@@ -12,7 +12,6 @@ pub mod execute;
 pub mod federation;
 pub mod house;
 pub mod http1;
-pub mod keyed;
 pub mod lifecycle;
 pub mod limits;
 pub mod lines;

@@ -40,6 +40,7 @@ pub use places::Lead;
 pub use pooled::Pooled;
 pub use telling::Telling;
 
+use foldhash::HashMap as Map;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -48,7 +49,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio_util::task::TaskTracker;
 
-use crate::keyed::Map;
 use crate::mcp::{Client, Principal, SessionId, StoreAway};
 use crate::sealing::Keyring;
 use crate::store::{Check, Commit, Key, PodId, Store, Sure, Write};

@@ -4,7 +4,6 @@ use super::body::Signature;
 use super::callers::Callers;
 use crate::auth::Auth;
 use crate::auth::pages::Site;
-use crate::keyed::Map;
 use crate::lifecycle::Lifecycle;
 use crate::limits::{Limits, Strangers};
 use crate::mcp::{Access, Backend, Places};
@@ -15,6 +14,7 @@ use crate::store::Store;
 use crate::telemetry::Lookout;
 use crate::wire::Raw;
 use arc_swap::ArcSwap;
+use foldhash::HashMap as Map;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! What a backend lists: items as they came, found by name.
 
 use super::UpstreamId;
-use crate::keyed::{Keyed, Map};
 use crate::wire::param_headers::ParamHeader;
 use crate::wire::{Method, Raw, Span};
+use foldhash::{HashMap as Map, HashMapExt};
 use std::sync::Arc;
 
 /// The tool that a link shows to a caller who has to connect an account at its upstream. The gateway's own: no upstream's tool
@@ -104,7 +104,7 @@ pub struct Listing {
 impl Listing {
     /// A list of these items. Of equal names the first is found by name.
     pub fn new(kind: Kind, items: Vec<Item>) -> Listing {
-        let mut index = Map::with_capacity_and_hasher(items.len(), Keyed);
+        let mut index = Map::with_capacity(items.len());
         for (at, item) in items.iter().enumerate() {
             index.entry(item.name.clone()).or_insert(at);
         }

@@ -3,7 +3,7 @@
 
 use super::metrics::metrics;
 use super::watch::Who;
-use crate::keyed::Map;
+use foldhash::HashMap as Map;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts};
 use serde::Serialize;
 use std::collections::HashMap;

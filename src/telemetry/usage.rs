@@ -2,7 +2,7 @@
 //! [`PER_TENANT`] rows and all have [`ALL`]; what is beyond is counted in one row of that tenant, or of all.
 
 use super::metrics::metrics;
-use crate::keyed::Map;
+use foldhash::HashMap as Map;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounterVec, Opts};

@@ -1,6 +1,7 @@
 //! One slot of the memory store: the keys of some tags, judged and written under one lock. Knows no locks, tasks or
 //! waiting; the time is told to it.
 
+use foldhash::HashMap as Map;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,6 @@ use tokio::time::Instant;
 
 use super::ledger::Ledger;
 use super::post::Post;
-use crate::keyed::Map;
 use crate::store::{Check, Commit, Events, Grant, Heard, Key, Rate, Record, StoreError, Write};
 
 /// What keeping a key, and a field or an event, costs beside its bytes: maps, pointers, counts. Rough, on the high side.
