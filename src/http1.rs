@@ -2,12 +2,14 @@
 //! ours share the framing. Knows no sockets, and nothing of what messages are for.
 
 mod date;
+mod fields;
 mod framing;
 mod output;
 mod request;
 mod response;
 
+pub use fields::{Fields, MOST, Places, line_end, quick_lines};
 pub use framing::{Framing, Part};
 pub use output::Output;
-pub use request::{Head, HeadError, HeadReader};
+pub use request::{Head, HeadError, HeadReader, Request};
 pub use response::{Frames, write_head};

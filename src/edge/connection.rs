@@ -4,13 +4,12 @@
 use super::feed::{self, Feed};
 use super::heads::Heads;
 use super::outlet::Outlet;
-use crate::http1::{Frames, Framing, Head, HeadError, HeadReader, Part, write_head};
+use crate::http1::{Frames, Framing, Head, HeadError, HeadReader, Part, Request, write_head};
 use crate::telemetry::metrics;
-use crate::wire::headers;
 use axum::body::{Body, HttpBody};
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
-use http::{HeaderName, HeaderValue, Method, Request, Response, Version};
+use http::{HeaderValue, Method, Response, Version};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
@@ -34,15 +33,6 @@ const LEAVE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// client are unread is reset, and it would never see the answer (RFC 9112 9.6).
 const READ_OFF: u64 = 256 << 10;
 const READ_OFF_TIME: Duration = Duration::from_secs(1);
-
-/// Names that HTTP itself does not know and that come with most requests.
-static USUAL: &[&HeaderName] = &[
-    &headers::PROTOCOL_VERSION,
-    &headers::METHOD,
-    &headers::NAME,
-    &headers::SESSION_ID,
-    &headers::LAST_EVENT_ID,
-];
 
 pub struct Connection {
     socket: TcpStream,
@@ -79,7 +69,7 @@ impl Connection {
         let most = head.max(8192);
         Connection {
             socket,
-            reader: HeadReader::new(most, USUAL),
+            reader: HeadReader::new(most),
             input: BytesMut::new(),
             outlet: Outlet::new(WRITE_TIME),
             most,
@@ -91,7 +81,7 @@ impl Connection {
     /// business; what was lost on it is known to the rooms that wrote.
     pub async fn serve<F, A>(mut self, answer: F, closing: &AtomicBool)
     where
-        F: Fn(Request<Body>) -> A,
+        F: Fn(Request, Body) -> A,
         A: Future<Output = Response<Body>>,
     {
         loop {
@@ -107,9 +97,9 @@ impl Connection {
                 }
             };
             let answering = self.heads.came();
-            let (request, mut asked) = self.begin(head);
+            let (request, body, mut asked) = self.begin(head);
             // In a box of its own: an idle connection would hold the largest answer's working memory.
-            let mut work = Box::pin(answer(request));
+            let mut work = Box::pin(answer(request, body));
             let worked = poll_fn(|context| self.poll_work(work.as_mut(), &mut asked.rest, context)).await;
             drop(work);
             let Some(response) = worked else { return };
@@ -180,9 +170,9 @@ impl Connection {
     }
 
     /// The request of a head, with its body, or the reader's end of that.
-    fn begin(&mut self, head: Head) -> (Request<Body>, Asked) {
+    fn begin(&mut self, head: Head) -> (Request, Body, Asked) {
         let Head { request, framing, lasts, waits } = head;
-        let (method, version) = (request.method().clone(), request.version());
+        let (method, version) = (request.method.clone(), request.version);
         let (body, rest) = match framing {
             Framing::Nothing | Framing::Sized(0) => (Body::empty(), None),
             Framing::Sized(length) if length <= self.input.len() as u64 => {
@@ -197,7 +187,7 @@ impl Connection {
                 (Body::new(fed), Some(Rest { feed, framing, waits }))
             }
         };
-        (request.map(|()| body), Asked { method, version, lasts, rest })
+        (request, body, Asked { method, version, lasts, rest })
     }
 
     fn taken(&mut self, length: usize) -> Bytes {

@@ -60,9 +60,9 @@ pub fn version_header(said: &Said<'_>) -> Result<Option<Version>, HeaderError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http1::Fields;
     use crate::wire::{Message, envelope, meta};
     use bytes::Bytes;
-    use http::HeaderMap;
 
     #[test]
     fn the_era_is_decided_in_the_order_of_the_protocol() {
@@ -88,18 +88,15 @@ mod tests {
             ("tools/list", plain, vec![], Taken::Sessionless(Version::V2025_03_26)),
             ("tools/list", plain, vec![version("x")], Taken::BadVersion),
         ];
-        for (method, params, map, want) in table {
+        for (method, params, said, want) in table {
             let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
             let Ok(Message::Request(r)) = envelope::read(Bytes::from(text), 128) else { panic!("{method}") };
-            let map: HeaderMap = map
-                .into_iter()
-                .map(|(k, v)| (http::HeaderName::from_bytes(k.as_bytes()).unwrap(), v.parse().unwrap()))
-                .collect();
-            let decided = decide(&Said::of(&map), Some(&r.method), Some(&r.params), true);
-            assert_eq!(decided, want, "{method} {params} {map:?}");
+            let fields = Fields::of(&said);
+            let decided = decide(&Said::of(&fields), Some(&r.method), Some(&r.params), true);
+            assert_eq!(decided, want, "{method} {params} {said:?}");
             // Where no sessions are kept, the id of one is as if it were not there.
             if want == Taken::Session {
-                let decided = decide(&Said::of(&map), Some(&r.method), Some(&r.params), false);
+                let decided = decide(&Said::of(&fields), Some(&r.method), Some(&r.params), false);
                 assert!(matches!(decided, Taken::Sessionless(_) | Taken::ModernWithoutMeta), "{decided:?}");
             }
         }

@@ -8,6 +8,7 @@ use super::modern_headers::Misformed;
 use super::said::{Came, Said};
 use super::{body, guard, legacy, limited, modern, seen};
 use crate::auth::Denied;
+use crate::http1::Request;
 use crate::limits::Admitted;
 use crate::mcp::Access;
 use crate::policy::Admission;
@@ -18,7 +19,7 @@ use axum::body::{Body, HttpBody as _};
 use bytes::{Bytes, BytesMut};
 use futures_util::poll;
 use http::header::{self, HeaderName, HeaderValue};
-use http::{HeaderMap, Method as Verb, Request, Response, StatusCode};
+use http::{HeaderMap, Method as Verb, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Limited};
 use std::net::SocketAddr;
@@ -57,10 +58,9 @@ pub enum Next {
 }
 
 /// Answers any request on the public listener.
-pub async fn serve(gate: Arc<Gate>, request: Request<Body>, peer: SocketAddr) -> Response<Body> {
-    let (head, mut body) = request.into_parts();
-    let came = Came { head: &head, said: Said::of(&head.headers), peer };
-    let origin = came.said.origin().cloned();
+pub async fn serve(gate: Arc<Gate>, head: Request, mut body: Body, peer: SocketAddr) -> Response<Body> {
+    let came = Came { head: &head, said: Said::of(&head.fields), peer };
+    let origin = came.said.origin();
     // Such a client sends its body once it is given leave, which reading would give.
     let waits = came.said.expects();
     let limit = gate.rules.request_bytes;
@@ -89,31 +89,31 @@ pub async fn serve(gate: Arc<Gate>, request: Request<Body>, peer: SocketAddr) ->
 
 async fn way(gate: &Arc<Gate>, came: &Came<'_>, body: &mut Body) -> Way {
     let Came { head, said, peer } = came;
-    let authority = head.uri.authority().map(|authority| authority.as_str());
+    let authority = head.target.authority().map(|authority| authority.as_str());
     if let Err((status, why)) = guard::admit_host(&gate.rules, said, authority) {
         return Way::Refused(body::refusal(gate, status, why));
     }
-    if !gate.site.is_empty() && gate.site.find(head.uri.path()).is_some() {
-        return match limited::too_many_strangers(gate, *peer, &head.headers) {
+    if !gate.site.is_empty() && gate.site.find(head.target.path()).is_some() {
+        return match limited::too_many_strangers(gate, *peer, head.fields.map()) {
             Some(refusal) => Way::Refused(refusal),
             None => Way::Page,
         };
     }
     if said.origin().is_some()
-        && let Err((status, why)) = guard::admit_origin(&gate.rules, &head.headers)
+        && let Err((status, why)) = guard::admit_origin(&gate.rules, head.fields.map())
     {
         return Way::Refused(body::refusal(gate, status, why));
     }
-    let place = place(gate.rules.public_path.as_deref(), head.uri.path());
+    let place = place(gate.rules.public_path.as_deref(), head.target.path());
     if let (Place::Endpoint(profile), &Verb::POST) = (&place, &head.method)
         && let Some(mount) = gate.mount(profile)
     {
-        return match gate.auth.admit(&mount.name, head.uri.path(), &head.headers).await {
+        return match gate.auth.admit(&mount.name, head.target.path(), head.fields.map()).await {
             Ok(access) => match mount.door.admit(&access) {
                 Admission::In => post(gate, mount, access, said, body).await,
-                refused => Way::Answered(kept_out(gate, &mount, &access, refused, &head.headers)),
+                refused => Way::Answered(kept_out(gate, &mount, &access, refused, head.fields.map())),
             },
-            Err(denied) => Way::Answered(denied_to(gate, denied, profile, *peer, &head.headers)),
+            Err(denied) => Way::Answered(denied_to(gate, denied, profile, *peer, head.fields.map())),
         };
     }
     // What is not sent all the time is kept out of the future that every request moves about.
@@ -122,7 +122,7 @@ async fn way(gate: &Arc<Gate>, came: &Came<'_>, body: &mut Body) -> Way {
 
 async fn route_other(gate: &Arc<Gate>, came: &Came<'_>, body: &mut Body) -> Response<Body> {
     let Came { head, said, peer } = came;
-    let place = place(gate.rules.public_path.as_deref(), head.uri.path());
+    let place = place(gate.rules.public_path.as_deref(), head.target.path());
     let profile = match place {
         Place::Health if head.method == Verb::GET => return health(gate),
         Place::Health => return not_allowed(gate, "GET"),
@@ -133,19 +133,19 @@ async fn route_other(gate: &Arc<Gate>, came: &Came<'_>, body: &mut Body) -> Resp
     };
     if head.method == Verb::OPTIONS {
         let mut response = body::empty(gate, StatusCode::NO_CONTENT);
-        guard::preflight(&head.headers, response.headers_mut());
+        guard::preflight(head.fields.map(), response.headers_mut());
         return response;
     }
     let Some(mount) = gate.mount(profile) else {
         return no_such_profile(gate);
     };
-    let access = match gate.auth.admit(&mount.name, head.uri.path(), &head.headers).await {
+    let access = match gate.auth.admit(&mount.name, head.target.path(), head.fields.map()).await {
         Ok(access) => access,
-        Err(denied) => return denied_to(gate, denied, profile, *peer, &head.headers),
+        Err(denied) => return denied_to(gate, denied, profile, *peer, head.fields.map()),
     };
     match mount.door.admit(&access) {
         Admission::In => {}
-        refused => return kept_out(gate, &mount, &access, refused, &head.headers),
+        refused => return kept_out(gate, &mount, &access, refused, head.fields.map()),
     }
     if head.method == Verb::GET
         && let Err(refusal) = limited::ask_to_listen(gate, &mount, &access).await
@@ -329,14 +329,14 @@ async fn take(
             Err(malformed(gate, &refused))
         }
         Taken::Handshake => {
-            Err(Box::pin(legacy::initialize(gate.clone(), mount, access, said.map, message)).await)
+            Err(Box::pin(legacy::initialize(gate.clone(), mount, access, said.map(), message)).await)
         }
         Taken::Session => {
             let peer = legacy::named(gate, mount, access, said, &message).await?;
             Ok(Next::Legacy(peer, legacy::takes(accepted, false), message))
         }
         Taken::Sessionless(version) => {
-            let peer = legacy::unnamed(gate, &mount, access, said.map, version, &message)?;
+            let peer = legacy::unnamed(gate, &mount, access, said.map(), version, &message)?;
             Ok(Next::Legacy(peer, legacy::takes(accepted, false), message))
         }
     }

@@ -7,6 +7,7 @@ use super::legacy::hello;
 use super::legacy::peer::{self, Peer};
 use super::legacy::{self, standing, streams};
 use super::{body, http as requests, limited};
+use crate::http1;
 use crate::mcp::{Access, Client};
 use crate::session::{ChangeError, OpenError, Transport};
 use crate::wire::envelope::Body as Content;
@@ -15,7 +16,7 @@ use crate::wire::{Message, Method, Request, Version, code, envelope, headers};
 use axum::body::Body;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
-use http::{Response, StatusCode, request};
+use http::{Response, StatusCode};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,18 +36,18 @@ pub async fn open(
     gate: Arc<Gate>,
     mount: Arc<Mount>,
     access: Arc<Access>,
-    parts: &request::Parts,
+    head: &http1::Request,
 ) -> Response<Body> {
-    deprecated(stream(gate, mount, access, parts).await)
+    deprecated(stream(gate, mount, access, head).await)
 }
 
 async fn stream(
     gate: Arc<Gate>,
     mount: Arc<Mount>,
     access: Arc<Access>,
-    parts: &request::Parts,
+    head: &http1::Request,
 ) -> Response<Body> {
-    let map = &parts.headers;
+    let map = head.fields.map();
     if !headers::accepts(map, "text", "event-stream") {
         return body::refusal(&gate, StatusCode::NOT_ACCEPTABLE, "Accept must admit text/event-stream");
     }
@@ -59,7 +60,7 @@ async fn stream(
     };
     let endpoint = SseEvent {
         event: Some("endpoint".to_owned()),
-        data: endpoint(parts.uri.path(), session.session_id().as_str()),
+        data: endpoint(head.target.path(), session.session_id().as_str()),
         ..SseEvent::default()
     };
     let listener = session.listen_without_ids().announced().await;
@@ -111,20 +112,20 @@ pub async fn message(
     gate: Arc<Gate>,
     mount: Arc<Mount>,
     access: Arc<Access>,
-    parts: &request::Parts,
+    head: &http1::Request,
     text: Bytes,
 ) -> Response<Body> {
-    deprecated(take(gate, mount, access, parts, text).await)
+    deprecated(take(gate, mount, access, head, text).await)
 }
 
 async fn take(
     gate: Arc<Gate>,
     mount: Arc<Mount>,
     access: Arc<Access>,
-    parts: &request::Parts,
+    head: &http1::Request,
     text: Bytes,
 ) -> Response<Body> {
-    let Some(name) = session_named(parts.uri.query().unwrap_or_default()) else {
+    let Some(name) = session_named(head.target.query().unwrap_or_default()) else {
         let why = "session_id is required; it is in the endpoint event of the stream";
         return peer::refused(&gate, StatusCode::BAD_REQUEST, None, code::INVALID_REQUEST, why);
     };
@@ -132,7 +133,7 @@ async fn take(
         gate.clone(),
         mount.clone(),
         access.clone(),
-        &parts.headers,
+        head.fields.map(),
         name,
         Transport::Sse,
         None,
@@ -168,7 +169,7 @@ async fn take(
         return peer::store_away(&gate, requests.first().map(|request| &request.id));
     }
     match &requests[..] {
-        [request] if request.method == Method::Initialize => begin(peer, &parts.headers, request).await,
+        [request] if request.method == Method::Initialize => begin(peer, head.fields.map(), request).await,
         [] if ready.is_empty() => body::empty(&gate, StatusCode::ACCEPTED),
         _ => {
             exchange::answer_on_stream(peer, session, requests.into(), ready);

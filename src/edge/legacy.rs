@@ -115,7 +115,7 @@ pub async fn batch(
             Err(refusal) => return refusal,
         }
     } else if gate.rules.sessionless {
-        Peer::without(gate, &mount, access, said.map, version.unwrap_or(Version::UNSAID))
+        Peer::without(gate, &mount, access, said.map(), version.unwrap_or(Version::UNSAID))
     } else {
         return session_required(gate, None);
     };
@@ -172,7 +172,7 @@ pub async fn get(gate: Arc<Gate>, mount: Arc<Mount>, access: Arc<Access>, said: 
     if era::version_header(said).is_err() {
         return bad_version(&gate);
     }
-    if !headers::accepts(said.map, "text", "event-stream") {
+    if !headers::accepts(said.map(), "text", "event-stream") {
         return body::refusal(&gate, StatusCode::NOT_ACCEPTABLE, "Accept must admit text/event-stream");
     }
     let peer = match Peer::named(gate.clone(), mount, access, said, None).await {
@@ -181,7 +181,7 @@ pub async fn get(gate: Arc<Gate>, mount: Arc<Mount>, access: Arc<Access>, said: 
     };
     peer.touch().await;
     let Some(session) = &peer.session else { return peer::not_found(&gate, None) };
-    let last = said.map.get(&headers::LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
+    let last = said.map().get(&headers::LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
     let listener = match last.filter(|id| !id.is_empty()).map(|id| session.resume(id)) {
         Some(Some(Resumed::Answer(follower))) => return streams::resumed(&peer, follower),
         Some(Some(Resumed::Standing(listener))) => listener,

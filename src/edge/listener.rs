@@ -4,6 +4,7 @@ use super::aside::Aside;
 use super::connection::Connection;
 use super::gate::Gate;
 use super::heads::Heads;
+use crate::http1::Request;
 use crate::lifecycle::Lifecycle;
 use crate::limits::Neighbours;
 use crate::telemetry::metrics;
@@ -11,7 +12,7 @@ use crate::ticks;
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use futures_util::FutureExt;
-use http::{Request, Response};
+use http::Response;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -80,17 +81,26 @@ pub async fn public(listener: TcpListener, gates: Arc<ArcSwap<Gate>>, lifecycle:
         close: lifecycle.quiet.clone(),
         deadline: lifecycle.over.clone(),
     };
-    let answer = move |request: Request<Body>, peer| {
+    let answer = move |head: Request, body: Body, peer| {
         lifecycle.heard();
-        super::http::serve(gates.load_full(), request, peer)
+        super::http::serve(gates.load_full(), head, body, peer)
     };
-    serve(listener, bounds, answer, ends).await;
+    accept(listener, bounds, answer, ends).await;
 }
 
 /// Serves one listener by `answer`, which is told who asks.
 pub async fn serve<F, A>(listener: TcpListener, bounds: Bounds, answer: F, ends: Ends)
 where
-    F: Fn(Request<Body>, SocketAddr) -> A + Clone + Send + Sync + 'static,
+    F: Fn(http::Request<Body>, SocketAddr) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Response<Body>> + Send + 'static,
+{
+    accept(listener, bounds, move |head: Request, body, peer| answer(head.with(body), peer), ends).await;
+}
+
+/// As [`serve`], for who reads heads as they stand.
+async fn accept<F, A>(listener: TcpListener, bounds: Bounds, answer: F, ends: Ends)
+where
+    F: Fn(Request, Body, SocketAddr) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Response<Body>> + Send + 'static,
 {
     let connections = TaskTracker::new();
@@ -112,7 +122,7 @@ where
         let served = connection(
             socket,
             (bounds.head, bounds.head_time),
-            move |request| answer(request, peer),
+            move |head, body| answer(head, body, peer),
             ends.clone(),
         );
         connections.spawn(async move {
@@ -152,7 +162,7 @@ where
 
 async fn connection<F, A>(socket: TcpStream, (head, head_time): (usize, Duration), answer: F, ends: Ends)
 where
-    F: Fn(Request<Body>) -> A + Send + 'static,
+    F: Fn(Request, Body) -> A + Send + 'static,
     A: Future<Output = Response<Body>> + Send + 'static,
 {
     let heads = Heads::new(head_time);
@@ -200,7 +210,7 @@ mod tests {
         let (waits, mut waiting) = tokio::sync::mpsc::channel(1);
         let polls = Arc::new(AtomicUsize::new(0));
         let counted = polls.clone();
-        let answer = move |request: Request<Body>, _| {
+        let answer = move |request: http::Request<Body>, _| {
             let (waits, polls) = (waits.clone(), counted.clone());
             let mut work = Box::pin(async move {
                 assert_eq!(request.into_body().collect().await.unwrap().to_bytes(), "body");
@@ -238,7 +248,7 @@ mod tests {
         let over = CancellationToken::new();
         let bounds =
             Bounds { head: 8192, head_time: Duration::from_secs(60), connections: 1, neighbours: None };
-        let answer = async |request: Request<Body>, _| {
+        let answer = async |request: http::Request<Body>, _| {
             if request.uri().path() == "/late" {
                 let soon = tokio::time::Instant::now() + Duration::from_millis(100);
                 assert!(crate::ticks::within(soon, std::future::pending::<()>()).await.is_none());

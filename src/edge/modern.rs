@@ -60,12 +60,12 @@ pub async fn asked(
             Some(known) => Some(known),
             None => mount.backend.list(caller.clone(), Kind::Tool, Age::Known).await.ok(),
         };
-        let agrees = |known: Arc<Listing>| modern_headers::params(&known, said.map, &request.params, mixed);
+        let agrees = |known: Arc<Listing>| modern_headers::params(&known, said.map(), &request.params, mixed);
         if let Some(Err(fault)) = known.map(agrees) {
             return Err(misformed(gate, Some(&request.id), fault));
         }
     }
-    let http = seen::carried(gate, said.map);
+    let http = seen::carried(gate, said.map());
     let Request { id, method, params } = request;
     let watch = seen::arrives(gate, &caller, (&method, &params, &id), ("http", &http));
     if method == Method::Listen && !can_stream {
@@ -136,7 +136,7 @@ fn caller(
             info: info.map(kept),
             capabilities: capabilities.map(kept),
             user_agent: agent.map(Into::into),
-            headers: super::http::forwarded(gate, said.map),
+            headers: super::http::forwarded(gate, said.map()),
         });
         let session = gate.sessions.pooled(access.principal.clone(), mount.name.clone(), client.clone());
         Caller { access: access.clone(), profile: mount.name.clone(), client, version, session }

@@ -1,16 +1,17 @@
 //! What the headers of a request say, as far as it decides the request's way: found in one pass over them, where each look-up by
 //! name would hash the name. It is read as `wire::headers` reads it, and by that where it is written in no usual way.
 
+use crate::http1::{Fields, Request};
 use crate::wire::headers::{self, Accepted, HeaderError};
 use crate::wire::{Method, Version};
+use http::HeaderMap;
 use http::header::{self, HeaderName, HeaderValue};
-use http::{HeaderMap, request};
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
 /// A request as it came, its body aside.
 pub struct Came<'a> {
-    pub head: &'a request::Parts,
+    pub head: &'a Request,
     pub said: Said<'a>,
     /// Who sent it.
     pub peer: SocketAddr,
@@ -21,9 +22,9 @@ pub struct Came<'a> {
 enum Values<'a> {
     #[default]
     None,
-    One(&'a HeaderValue),
+    One(&'a [u8]),
     /// The first of several.
-    Many(&'a HeaderValue),
+    Many(&'a [u8]),
 }
 
 #[derive(Clone, Default)]
@@ -45,19 +46,19 @@ struct Found<'a> {
 #[derive(Clone)]
 pub struct Said<'a> {
     /// All of them.
-    pub map: &'a HeaderMap,
+    fields: &'a Fields,
     found: Found<'a>,
 }
 
 impl<'a> Values<'a> {
-    fn add(&mut self, value: &'a HeaderValue) {
+    fn add(&mut self, value: &'a [u8]) {
         *self = match *self {
             Values::None => Values::One(value),
             Values::One(first) | Values::Many(first) => Values::Many(first),
         };
     }
 
-    fn first(self) -> Option<&'a HeaderValue> {
+    fn first(self) -> Option<&'a [u8]> {
         match self {
             Values::None => None,
             Values::One(first) | Values::Many(first) => Some(first),
@@ -70,48 +71,55 @@ impl<'a> Values<'a> {
     }
 
     fn is_bytes(self, usual: &[u8]) -> bool {
-        matches!(self, Values::One(value) if value.as_bytes() == usual)
+        matches!(self, Values::One(value) if value == usual)
     }
 
     /// The value of one that is given once, and in which nothing stands that a reader might take for several or leave out.
     fn plain(self) -> Option<&'a str> {
         let Values::One(value) = self else { return None };
-        headers::clear(value.as_bytes())
+        headers::clear(value)
     }
 }
 
 impl<'a> Said<'a> {
-    pub fn of(map: &'a HeaderMap) -> Said<'a> {
+    pub fn of(fields: &'a Fields) -> Said<'a> {
         let mut found = Found::default();
-        for (name, value) in map {
-            let values = match name.as_str() {
-                "host" => &mut found.host,
-                "origin" => &mut found.origin,
-                "expect" => &mut found.expect,
-                "accept" => &mut found.accept,
-                "mcp-name" => &mut found.name,
-                "mcp-method" => &mut found.method,
-                "user-agent" => &mut found.agent,
-                "content-type" => &mut found.media,
-                "content-length" => &mut found.length,
-                "mcp-session-id" => &mut found.session,
-                "mcp-protocol-version" => &mut found.version,
+        for (name, value) in fields.iter() {
+            let (values, full) = match name.len() {
+                4 => (&mut found.host, "host"),
+                6 if name[0] | 32 == b'o' => (&mut found.origin, "origin"),
+                6 if name[0] | 32 == b'e' => (&mut found.expect, "expect"),
+                6 => (&mut found.accept, "accept"),
+                8 => (&mut found.name, "mcp-name"),
+                10 if name[0] | 32 == b'm' => (&mut found.method, "mcp-method"),
+                10 => (&mut found.agent, "user-agent"),
+                12 => (&mut found.media, "content-type"),
+                14 if name[0] | 32 == b'c' => (&mut found.length, "content-length"),
+                14 => (&mut found.session, "mcp-session-id"),
+                20 => (&mut found.version, "mcp-protocol-version"),
                 _ => continue,
             };
-            values.add(value);
+            if name.eq_ignore_ascii_case(full.as_bytes()) {
+                values.add(value);
+            }
         }
-        Said { map, found }
+        Said { fields, found }
+    }
+
+    /// All headers, by name.
+    pub fn map(&self) -> &'a HeaderMap {
+        self.fields.map()
     }
 
     /// All values of `Host`; what is no text is empty.
     pub fn hosts(&self) -> impl Iterator<Item = &'a str> {
         let host = self.found.host;
-        let rest = matches!(host, Values::Many(_)).then(|| self.map.get_all(header::HOST).iter().skip(1));
-        host.first().into_iter().chain(rest.into_iter().flatten()).map(|v| v.to_str().unwrap_or_default())
+        let rest = matches!(host, Values::Many(_)).then(|| self.fields.all(&header::HOST).skip(1));
+        host.first().into_iter().chain(rest.into_iter().flatten()).map(|v| text(v).unwrap_or_default())
     }
 
-    pub fn origin(&self) -> Option<&'a HeaderValue> {
-        self.found.origin.first()
+    pub fn origin(&self) -> Option<HeaderValue> {
+        self.found.origin.first().and_then(|origin| HeaderValue::from_bytes(origin).ok())
     }
 
     /// Whether the client sends its body once it is given leave.
@@ -124,22 +132,22 @@ impl<'a> Said<'a> {
         // What clients of MCP send, nearly all of them.
         match self.found.accept.is("application/json, text/event-stream") {
             true => Accepted { json: true, stream: true },
-            false => Accepted::of(self.map),
+            false => Accepted::of(self.map()),
         }
     }
 
     /// Whether `Content-Type` names JSON.
     pub fn is_json(&self) -> bool {
-        self.found.media.is("application/json") || headers::is_json(self.map)
+        self.found.media.is("application/json") || headers::is_json(self.map())
     }
 
     /// `Content-Length`, where there is one.
     pub fn length(&self) -> Option<u64> {
-        self.found.length.first()?.to_str().ok()?.parse().ok()
+        text(self.found.length.first()?)?.parse().ok()
     }
 
     pub fn agent(&self) -> Option<&'a str> {
-        self.found.agent.first()?.to_str().ok()
+        text(self.found.agent.first()?)
     }
 
     /// The protocol version that is named.
@@ -180,14 +188,14 @@ impl<'a> Said<'a> {
 
     /// As [`Said::method`], where nothing need hold: the text of the first value.
     pub fn any_method(&self) -> Option<&'a str> {
-        self.found.method.first()?.to_str().ok()
+        text(self.found.method.first()?)
     }
 
     /// The name of what is called, decoded.
     pub fn name(&self) -> Result<Option<Cow<'a, str>>, HeaderError> {
         match self.found.name.plain() {
             Some(name) if !name.starts_with(headers::OPEN) => Ok(Some(Cow::Borrowed(name))),
-            _ => headers::decoded(self.map, &headers::NAME),
+            _ => headers::decoded(self.map(), &headers::NAME),
         }
     }
 
@@ -195,9 +203,15 @@ impl<'a> Said<'a> {
         match (values.plain(), values) {
             (Some(text), _) => Ok(Some(text)),
             (None, Values::None) => Ok(None),
-            (None, _) => headers::folded(self.map, name),
+            (None, _) => headers::folded(self.map(), name),
         }
     }
+}
+
+/// A value as text; `None` where it has other characters than those of ASCII that are seen, and blanks.
+fn text(value: &[u8]) -> Option<&str> {
+    let plain = value.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
+    std::str::from_utf8(value).ok().filter(|_| plain)
 }
 
 #[cfg(test)]
@@ -206,7 +220,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Headers of the kinds that are looked for, as odd as they come.
-    fn maps() -> impl Strategy<Value = HeaderMap> {
+    fn headers_of_requests() -> impl Strategy<Value = Fields> {
         let names = [
             header::HOST,
             header::ACCEPT,
@@ -240,33 +254,31 @@ mod tests {
         ];
         let header = (prop::sample::select(names.to_vec()), values);
         prop::collection::vec(header, 0..12).prop_map(|headers| {
-            let mut map = HeaderMap::new();
-            for (name, value) in headers {
-                map.append(name, HeaderValue::from_bytes(&value).unwrap());
-            }
-            map
+            let headers: Vec<_> =
+                headers.iter().map(|(name, value)| (name.as_str().as_bytes(), &value[..])).collect();
+            Fields::of(&headers)
         })
     }
 
     proptest! {
         #[test]
-        fn what_is_found_in_one_pass_is_what_a_look_by_name_finds(map in maps()) {
-            let said = Said::of(&map);
+        fn what_is_found_in_one_pass_is_what_a_look_by_name_finds(fields in headers_of_requests()) {
+            let (said, map) = (Said::of(&fields), fields.map());
             let text = |name: HeaderName| map.get(name).and_then(|value| value.to_str().ok());
             let hosts: Vec<_> =
                 map.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or_default()).collect();
             prop_assert_eq!(said.hosts().collect::<Vec<_>>(), hosts);
             prop_assert_eq!(said.agent(), text(header::USER_AGENT));
             prop_assert_eq!(said.length(), text(header::CONTENT_LENGTH).and_then(|n| n.parse().ok()));
-            prop_assert_eq!(said.is_json(), headers::is_json(&map));
-            let (accepted, theirs) = (said.accepted(), Accepted::of(&map));
+            prop_assert_eq!(said.is_json(), headers::is_json(map));
+            let (accepted, theirs) = (said.accepted(), Accepted::of(map));
             prop_assert_eq!((accepted.json, accepted.stream), (theirs.json, theirs.stream));
-            prop_assert_eq!(said.version(), headers::folded(&map, &headers::PROTOCOL_VERSION));
-            prop_assert_eq!(said.session(), headers::folded(&map, &headers::SESSION_ID));
+            prop_assert_eq!(said.version(), headers::folded(map, &headers::PROTOCOL_VERSION));
+            prop_assert_eq!(said.session(), headers::folded(map, &headers::SESSION_ID));
             prop_assert_eq!(said.has_session(), map.contains_key(&headers::SESSION_ID));
-            prop_assert_eq!(said.method(), headers::folded(&map, &headers::METHOD));
+            prop_assert_eq!(said.method(), headers::folded(map, &headers::METHOD));
             prop_assert_eq!(said.any_method(), text(headers::METHOD.clone()));
-            prop_assert_eq!(said.name(), headers::decoded(&map, &headers::NAME));
+            prop_assert_eq!(said.name(), headers::decoded(map, &headers::NAME));
             for version in Version::ALL.into_iter().filter(|version| said.is_version(*version)) {
                 prop_assert_eq!(said.version(), Ok(Some(version.as_str())));
             }

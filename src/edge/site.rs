@@ -4,32 +4,33 @@ use super::gate::Gate;
 use super::said::Said;
 use super::{body, guard, http::read};
 use crate::auth::pages::{Asked, LARGEST, Readers};
+use crate::http1::Request;
 use axum::body::Body;
 use http::header::{self, HeaderName, HeaderValue};
-use http::{HeaderMap, Method as Verb, Response, StatusCode, request};
+use http::{HeaderMap, Method as Verb, Response, StatusCode};
 use std::sync::Arc;
 
 /// The answer to a request for a page of the site; its host was admitted before.
-pub async fn answer(gate: Arc<Gate>, parts: request::Parts, body: &mut Body) -> Response<Body> {
-    let Some((pages, readers)) = gate.site.find(parts.uri.path()) else {
+pub async fn answer(gate: Arc<Gate>, head: Request, body: &mut Body) -> Response<Body> {
+    let Some((pages, readers)) = gate.site.find(head.target.path()) else {
         return body::refusal(&gate, StatusCode::NOT_FOUND, "no such page");
     };
     let mut response = match readers {
-        Readers::Programs if parts.method == Verb::OPTIONS => {
+        Readers::Programs if head.method == Verb::OPTIONS => {
             let mut response = body::empty(&gate, StatusCode::NO_CONTENT);
-            guard::preflight(&parts.headers, response.headers_mut());
+            guard::preflight(head.fields.map(), response.headers_mut());
             response
         }
-        Readers::Browsers if guard::admit_origin(&gate.rules, &parts.headers).is_err() => {
+        Readers::Browsers if guard::admit_origin(&gate.rules, head.fields.map()).is_err() => {
             body::refusal(&gate, StatusCode::FORBIDDEN, "this page is not for other origins")
         }
-        _ => match read(&gate, Said::of(&parts.headers).length(), body, LARGEST).await {
+        _ => match read(&gate, Said::of(&head.fields).length(), body, LARGEST).await {
             Ok(body) => {
                 let asked = Asked {
-                    verb: parts.method,
-                    path: parts.uri.path().to_owned(),
-                    query: parts.uri.query().map(str::to_owned),
-                    headers: parts.headers,
+                    verb: head.method,
+                    path: head.target.path().to_owned(),
+                    query: head.target.query().map(str::to_owned),
+                    headers: head.fields.into_map(),
                     body,
                 };
                 body::signed(&gate, pages.clone().answer(asked).await.map(Body::from))

@@ -1,21 +1,39 @@
 //! The head of a request, and what it says of the body that follows (RFC 9112 6.3). What two readers could take for two
 //! different messages is refused, for one of them may have been a guard.
 
+use super::fields::{Fields, MOST, Places, quick_lines};
 use super::framing::Framing;
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version};
-use smallvec::SmallVec;
+use http::{HeaderMap, HeaderName, Method, StatusCode, Uri, Version};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// More headers than these are too many.
-const MOST_HEADERS: usize = 100;
+/// A request without its body.
+#[derive(Debug)]
+pub struct Request {
+    pub method: Method,
+    pub target: Uri,
+    pub version: Version,
+    pub fields: Fields,
+}
+
+impl Request {
+    /// The same as others want it.
+    pub fn with<B>(self, body: B) -> http::Request<B> {
+        let mut request = http::Request::new(body);
+        *request.method_mut() = self.method;
+        *request.uri_mut() = self.target;
+        *request.version_mut() = self.version;
+        *request.headers_mut() = self.fields.into_map();
+        request
+    }
+}
 
 /// The head of a request.
 #[derive(Debug)]
 pub struct Head {
-    pub request: Request<()>,
+    pub request: Request,
     pub framing: Framing,
     /// Whether the client is ready to send another request after this one (RFC 9112 9.3).
     pub lasts: bool,
@@ -51,15 +69,13 @@ impl HeadError {
 pub struct HeadReader {
     /// Largest head in bytes.
     longest: usize,
-    /// Names that are usual here; others cost a block each where HTTP itself does not know them.
-    usual: &'static [&'static HeaderName],
     /// Bytes in which no end was found.
     seen: usize,
 }
 
 impl HeadReader {
-    pub fn new(longest: usize, usual: &'static [&'static HeaderName]) -> HeadReader {
-        HeadReader { longest, usual, seen: 0 }
+    pub fn new(longest: usize) -> HeadReader {
+        HeadReader { longest, seen: 0 }
     }
 
     /// Takes the next head off `input`; `None` where it is not all there.
@@ -68,43 +84,26 @@ impl HeadReader {
         if self.seen > 0 && !ends(&input[self.seen.saturating_sub(3)..]) {
             return self.awaited(input);
         }
-        let Some(parsed) = parse(input)? else { return self.awaited(input) };
+        let mut places = Places::default();
+        let start = match quick(input, &mut places) {
+            Some(start) => start,
+            None => match parse(input, &mut places)? {
+                Some(start) => start,
+                None => return self.awaited(input),
+            },
+        };
         self.seen = 0;
-        let head = input.split_to(parsed.length).freeze();
-        self.head(&parsed, &head).map(Some)
+        let text = input.split_to(start.length).freeze();
+        let target = Uri::from_maybe_shared(text.slice(start.target)).map_err(|_| HeadError::Target)?;
+        let fields = Fields::new(text, places);
+        let follows = Follows::of(start.version, &fields)?;
+        let request = Request { method: start.method, target, version: start.version, fields };
+        Ok(Some(Head { framing: follows.framing()?, lasts: follows.lasts(), waits: follows.waits, request }))
     }
 
     fn awaited(&mut self, input: &BytesMut) -> Result<Option<Head>, HeadError> {
         self.seen = input.len();
         if self.seen >= self.longest { Err(HeadError::TooLarge) } else { Ok(None) }
-    }
-
-    fn head(&self, parsed: &Parsed, text: &Bytes) -> Result<Head, HeadError> {
-        let mut request = Request::new(());
-        *request.method_mut() =
-            Method::from_bytes(&text[parsed.method.clone()]).map_err(|_| HeadError::Syntax)?;
-        *request.uri_mut() =
-            Uri::from_maybe_shared(text.slice(parsed.target.clone())).map_err(|_| HeadError::Target)?;
-        *request.version_mut() = parsed.version;
-        let mut follows = Follows { old: parsed.version != Version::HTTP_11, ..Follows::default() };
-        let map = request.headers_mut();
-        map.reserve(parsed.headers.len());
-        for (name, value) in &parsed.headers {
-            let name = self.name(&text[name.clone()])?;
-            let value =
-                HeaderValue::from_maybe_shared(text.slice(value.clone())).map_err(|_| HeadError::Syntax)?;
-            follows.hears(&name, &value)?;
-            map.append(name, value);
-        }
-        Ok(Head { framing: follows.framing()?, lasts: follows.lasts(), waits: follows.waits, request })
-    }
-
-    fn name(&self, said: &[u8]) -> Result<HeaderName, HeadError> {
-        let usual = |name: &&&HeaderName| name.as_str().as_bytes().eq_ignore_ascii_case(said);
-        match self.usual.iter().find(usual) {
-            Some(name) => Ok((*name).clone()),
-            None => HeaderName::from_bytes(said).map_err(|_| HeadError::Syntax),
-        }
     }
 }
 
@@ -114,17 +113,47 @@ fn ends(text: &[u8]) -> bool {
     ends.any(|at| matches!(&text[at + 1..], [b'\n', ..] | [b'\r', b'\n', ..]))
 }
 
-/// Where the parts of a head stand.
-struct Parsed {
+/// What a head begins with, and how long it is.
+#[derive(Debug, PartialEq)]
+struct Start {
     length: usize,
-    method: Range<usize>,
+    method: Method,
     target: Range<usize>,
     version: Version,
-    headers: SmallVec<[(Range<usize>, Range<usize>); 16]>,
 }
 
-fn parse(input: &[u8]) -> Result<Option<Parsed>, HeadError> {
-    let mut headers = [const { MaybeUninit::uninit() }; MOST_HEADERS];
+/// Reads a head that is all there and written as nearly all are, by one of the usual methods. `None`: it is another, and [`parse`]
+/// is to say what it is.
+fn quick(input: &[u8], places: &mut Places) -> Option<Start> {
+    let (method, from) = match input {
+        [b'P', b'O', b'S', b'T', b' ', b'/', ..] => (Method::POST, 5),
+        [b'G', b'E', b'T', b' ', b'/', ..] => (Method::GET, 4),
+        _ => return None,
+    };
+    let end = from + input[from..].iter().position(|byte| !TARGET[usize::from(*byte)])?;
+    if input.get(end..end + 11)? != b" HTTP/1.1\r\n" {
+        return None;
+    }
+    let length = quick_lines(input, end + 11, places)?;
+    Some(Start { length, method, target: from..end, version: Version::HTTP_11 })
+}
+
+/// The characters of targets that are seen; others may stand there as well (RFC 9112 3.2).
+const TARGET: [bool; 256] = {
+    let mut may = [false; 256];
+    let mut byte = b'!';
+    while byte <= b'~' {
+        may[byte as usize] =
+            !matches!(byte, b'"' | b'#' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}');
+        byte += 1;
+    }
+    may
+};
+
+/// Reads any head; `None` where it is not all there.
+fn parse(input: &[u8], places: &mut Places) -> Result<Option<Start>, HeadError> {
+    *places = Places::default();
+    let mut headers = [const { MaybeUninit::uninit() }; MOST];
     let mut request = httparse::Request::new(&mut []);
     let length = match request.parse_with_uninit_headers(input, &mut headers) {
         Ok(httparse::Status::Complete(length)) => length,
@@ -136,12 +165,13 @@ fn parse(input: &[u8]) -> Result<Option<Parsed>, HeadError> {
         let start = part.as_ptr() as usize - input.as_ptr() as usize;
         start..start + part.len()
     };
-    Ok(Some(Parsed {
+    request.headers.iter().for_each(|h| places.push(place(h.name.as_bytes()), place(h.value)));
+    Ok(Some(Start {
         length,
-        method: place(request.method.unwrap_or_default().as_bytes()),
+        method: Method::from_bytes(request.method.unwrap_or_default().as_bytes())
+            .map_err(|_| HeadError::Syntax)?,
         target: place(request.path.unwrap_or_default().as_bytes()),
         version: if request.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 },
-        headers: request.headers.iter().map(|h| (place(h.name.as_bytes()), place(h.value))).collect(),
     }))
 }
 
@@ -158,27 +188,41 @@ struct Follows {
 }
 
 impl Follows {
-    fn hears(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), HeadError> {
-        let value = value.as_bytes();
-        if name == CONTENT_LENGTH {
-            for digits in value.split(|b| *b == b',') {
-                let length = length(digits.trim_ascii()).ok_or(HeadError::Length)?;
-                if self.length.replace(length).is_some_and(|before| before != length) {
-                    return Err(HeadError::Length);
+    fn of(version: Version, fields: &Fields) -> Result<Follows, HeadError> {
+        let mut follows = Follows { old: version != Version::HTTP_11, ..Follows::default() };
+        for (name, value) in fields.iter() {
+            follows.hears(name, value)?;
+        }
+        Ok(follows)
+    }
+
+    fn hears(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeadError> {
+        let is = |header: HeaderName| name.eq_ignore_ascii_case(header.as_str().as_bytes());
+        match name.len() {
+            14 if is(CONTENT_LENGTH) => {
+                for digits in value.split(|b| *b == b',') {
+                    let length = length(digits.trim_ascii()).ok_or(HeadError::Length)?;
+                    if self.length.replace(length).is_some_and(|before| before != length) {
+                        return Err(HeadError::Length);
+                    }
                 }
             }
-        } else if name == TRANSFER_ENCODING {
-            let plain = value.trim_ascii().eq_ignore_ascii_case(b"chunked");
-            if self.old || !plain || std::mem::replace(&mut self.chunked, true) {
-                return Err(HeadError::Encoding);
+            17 if is(TRANSFER_ENCODING) => {
+                let plain = value.trim_ascii().eq_ignore_ascii_case(b"chunked");
+                if self.old || !plain || std::mem::replace(&mut self.chunked, true) {
+                    return Err(HeadError::Encoding);
+                }
             }
-        } else if name == CONNECTION {
-            for word in value.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
-                self.close |= word.eq_ignore_ascii_case(b"close");
-                self.keep |= word.eq_ignore_ascii_case(b"keep-alive");
+            10 if is(CONNECTION) => {
+                for word in value.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
+                    self.close |= word.eq_ignore_ascii_case(b"close");
+                    self.keep |= word.eq_ignore_ascii_case(b"keep-alive");
+                }
             }
-        } else if name == EXPECT {
-            self.waits = !self.old && value.trim_ascii().eq_ignore_ascii_case(b"100-continue");
+            6 if is(EXPECT) => {
+                self.waits = !self.old && value.trim_ascii().eq_ignore_ascii_case(b"100-continue");
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -211,11 +255,8 @@ pub(super) fn says(map: &HeaderMap, name: HeaderName, word: &str) -> bool {
 mod tests {
     use super::*;
 
-    static KNOWN: HeaderName = HeaderName::from_static("x-known");
-    static USUAL: &[&HeaderName] = &[&KNOWN];
-
     fn reader() -> HeadReader {
-        HeadReader::new(8 << 10, USUAL)
+        HeadReader::new(8 << 10)
     }
 
     fn read(text: &str) -> Result<Option<Head>, HeadError> {
@@ -300,9 +341,10 @@ mod tests {
             input.extend(pieces.flatten());
             assert_eq!(input, "body");
             let request = head.request;
-            assert_eq!((request.method(), request.uri()), (&Method::POST, &Uri::from_static("/mcp?a=b")));
+            assert_eq!((&request.method, &request.target), (&Method::POST, &Uri::from_static("/mcp?a=b")));
             let said: Vec<_> = request
-                .headers()
+                .fields
+                .map()
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
                 .collect();
@@ -312,7 +354,7 @@ mod tests {
 
     #[test]
     fn one_that_is_too_long_or_has_too_many_headers_is_refused() {
-        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(MOST_HEADERS + 1));
+        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(MOST + 1));
         assert_eq!(read(&many).unwrap_err(), HeadError::TooLarge);
         let (mut reader, mut input) = (reader(), BytesMut::from("GET / HTTP/1.1\r\nx: "));
         loop {
@@ -326,15 +368,29 @@ mod tests {
 
     proptest::proptest! {
         #[test]
+        fn a_quick_look_finds_what_the_reader_of_any_head_finds_or_nothing(
+            text in "(GET|POST|PUT) [/a-z*]/?[!-~]{0,5} HTTP/1[.][01]\r\n(([a-zA-Z_-]{0,9}|[!-~]{0,4}): {0,2}[ -~\t\u{80}]{0,20}\r\n){0,4}\r\n[ -~]{0,9}",
+            cut in 0usize..200,
+        ) {
+            let (mut quickly, mut slowly) = (Places::default(), Places::default());
+            if let Some(start) = quick(text.as_bytes(), &mut quickly) {
+                proptest::prop_assert_eq!(Ok(Some(start)), parse(text.as_bytes(), &mut slowly));
+                proptest::prop_assert_eq!(quickly, slowly);
+            }
+            let head = text.find("\r\n\r\n").unwrap_or_default() + 4;
+            proptest::prop_assert!(quick(&text.as_bytes()[..cut % head], &mut Places::default()).is_none());
+        }
+
+        #[test]
         fn no_bytes_make_the_reader_panic_and_pieces_change_nothing(
             text in "(GET|POST) /[a-z%{}]{0,3} HTTP/1[.][01]\r?\n(((x-known|content-length|transfer-encoding|connection|[a-zA-Z-]{0,9}): ?(chunked|close|[0-9]{0,3}|[ -~]{0,9})\r?\n){0,4})\r?\n?[ -~]{0,9}",
             step in 1usize..40,
         ) {
-            let whole = read(&text).map(|head| head.map(|head| (head.framing, head.lasts, head.request.headers().clone())));
+            let whole = read(&text).map(|head| head.map(|head| (head.framing, head.lasts, head.request.fields.map().clone())));
             let (mut reader, mut input, mut pieced) = (reader(), BytesMut::new(), Ok(None));
             for piece in text.as_bytes().chunks(step) {
                 input.extend_from_slice(piece);
-                pieced = reader.read(&mut input).map(|head| head.map(|head| (head.framing, head.lasts, head.request.headers().clone())));
+                pieced = reader.read(&mut input).map(|head| head.map(|head| (head.framing, head.lasts, head.request.fields.map().clone())));
                 if !matches!(pieced, Ok(None)) {
                     break;
                 }

@@ -3,14 +3,13 @@
 
 mod body;
 mod connection;
-mod fields;
 mod head;
 mod pool;
 mod socket;
 mod usual;
 
+pub use crate::http1::Fields;
 pub use body::Body;
-pub use fields::Fields;
 pub use usual::{Own, Usual};
 
 use super::connect::{ConnectError, Connector};
@@ -84,7 +83,7 @@ impl HttpClient {
         let came = self.send(&Sending { usual: &usual, own: Own::new(), body }).await?;
         let mut response = http::Response::new(came.body);
         *response.status_mut() = came.status;
-        *response.headers_mut() = came.fields.to_map();
+        *response.headers_mut() = came.fields.into_map();
         Ok(response)
     }
 

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 /// A peer of a server that answers so.
 async fn peer<F, A>(answer: F) -> (TcpStream, CancellationToken)
 where
-    F: Fn(Request<Body>) -> A + Clone + Send + Sync + 'static,
+    F: Fn(http::Request<Body>) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Response<Body>> + Send + 'static,
 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -24,7 +24,7 @@ where
 
 /// The peer of a server that answers with what it was told, after the method and the path.
 async fn echo() -> (TcpStream, CancellationToken) {
-    peer(async |request: Request<Body>| {
+    peer(async |request: http::Request<Body>| {
         let (head, body) = request.into_parts();
         match body.collect().await {
             Ok(body) => {
@@ -271,7 +271,7 @@ async fn an_idle_connection_closes_when_asked_and_a_busy_one_after_its_answer() 
     let ends =
         Ends { stop: CancellationToken::new(), close: close.clone(), deadline: CancellationToken::new() };
     let (began, mut begun) = mpsc::channel(1);
-    let answer = move |_: Request<Body>, _| {
+    let answer = move |_: http::Request<Body>, _| {
         let began = began.clone();
         async move {
             let (end, ended) = tokio::sync::oneshot::channel::<()>();

@@ -47,7 +47,7 @@ impl Peer {
         id: Option<&Id>,
     ) -> Result<Peer, Response<Body>> {
         let name = said.session().ok().flatten().unwrap_or_default();
-        Peer::of(gate, mount, access, said.map, name, Transport::Streamable, id).await
+        Peer::of(gate, mount, access, said.map(), name, Transport::Streamable, id).await
     }
 
     /// The session of this name, where it lives on `transport`.

@@ -1,14 +1,12 @@
 //! The head of an HTTP/1.1 response, read, and what it says of what follows. Knows no sockets.
 
-use super::fields::{Fields, Places};
-use crate::http1::Framing;
+use crate::http1::{Fields, Framing, MOST, Places, line_end, quick_lines};
 use bytes::BytesMut;
 use http::{StatusCode, Version};
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
 
-/// More headers, or a longer head, are no answer of a server that is well.
-const MOST_HEADERS: usize = 100;
+/// A longer head is no answer of a server that is well.
 const LONGEST: usize = 256 << 10;
 
 /// The head of a response, and what it says of what follows.
@@ -60,65 +58,15 @@ fn quick(input: &[u8], places: &mut Places) -> Option<Start> {
         return None;
     };
     let status = StatusCode::from_bytes(code).ok()?;
-    let mut at = line_end(input, 13)? + 2;
-    while *input.get(at)? != b'\r' {
-        let name = at;
-        while NAME[usize::from(*input.get(at)?)] {
-            at += 1;
-        }
-        let value = at + 2;
-        if at == name || input.get(at..value)? != b": " || places.len() == MOST_HEADERS {
-            return None;
-        }
-        let end = line_end(input, value)?;
-        if input[value] == b' ' || input[end - 1] == b' ' {
-            return None;
-        }
-        places.push(name..at, value..end);
-        at = end + 2;
-    }
-    let length = at + 2;
-    (*input.get(at + 1)? == b'\n').then_some(Start { length, status, version: Version::HTTP_11 })
-}
-
-/// The characters of names that are seen; a few others may stand there as well (RFC 9110 5.6.2).
-const NAME: [bool; 256] = {
-    let mut may = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        may[byte] = (byte as u8).is_ascii_alphanumeric() || matches!(byte as u8, b'-' | b'_');
-        byte += 1;
-    }
-    may
-};
-
-/// Where the line ends that goes on at `from`; `None`: there is no end, or what no value may hold comes before it.
-fn line_end(input: &[u8], from: usize) -> Option<usize> {
-    const ONES: u64 = u64::MAX / 255;
-    let (eights, rest) = input.get(from..)?.as_chunks::<8>();
-    let mut at = from;
-    let found = eights.iter().find_map(|eight| {
-        let eight = u64::from_le_bytes(*eight);
-        // The high bit of each byte that is below a space or a DEL. Of several bytes the first is surely right.
-        let control = eight.wrapping_sub(ONES * 0x20) & !eight;
-        let delete = eight ^ (ONES * 0x7f);
-        let delete = delete.wrapping_sub(ONES) & !delete;
-        let ends = (control | delete) & (ONES << 7);
-        if ends == 0 {
-            at += 8;
-        }
-        (ends != 0).then(|| ends.trailing_zeros() as usize / 8)
-    });
-    let more = || rest.iter().position(|byte| matches!(byte, ..0x20 | 0x7f));
-    let end = at + found.or_else(more)?;
-    (*input.get(end)? == b'\r' && *input.get(end + 1)? == b'\n').then_some(end)
+    let length = quick_lines(input, line_end(input, 13)? + 2, places)?;
+    Some(Start { length, status, version: Version::HTTP_11 })
 }
 
 /// Reads any head; `None` where it is not all there.
 fn parse(input: &[u8], places: &mut Places) -> io::Result<Option<Start>> {
     *places = Places::default();
     let invalid = |_| io::Error::from(ErrorKind::InvalidData);
-    let mut headers = [const { MaybeUninit::uninit() }; MOST_HEADERS];
+    let mut headers = [const { MaybeUninit::uninit() }; MOST];
     let mut response = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
     let status = config.parse_response_with_uninit_headers(&mut response, input, &mut headers);

@@ -243,7 +243,7 @@ impl Exchange {
             let response = self.client.send(&Sending { usual, own, body }).await?;
             let refusal = match response.status.is_success() {
                 true => None,
-                false => tries.refusal(response.status, &response.fields.to_map()),
+                false => tries.refusal(response.status, response.fields.map()),
             };
             let Some(refusal) = refusal else { return Ok(response) };
             self.take_cookies(&response);
