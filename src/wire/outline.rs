@@ -94,6 +94,10 @@ pub(super) struct Noted {
 /// Of no object: no message is so long.
 const NOWHERE: u32 = u32::MAX;
 
+/// How nearly all messages begin: up to the quote of the second key.
+const BEGINNING: &[u8] = b"{\"jsonrpc\":\"2.0\",\"";
+const VERSION: &[u8] = b"\"2.0\"";
+
 /// Which object of the message it is, and so which of its members matter.
 #[derive(Clone, Copy)]
 enum Level {
@@ -136,7 +140,15 @@ impl Outline {
         let slot = level.slot();
         (self.objects[slot].at, self.objects[slot].keys) = (at as u32, 0);
         let mut others = SmallVec::new();
-        let (mut byte, mut i) = json::next(text, at + 1);
+        let usual = matches!(level, Level::Message) && text[at..].starts_with(BEGINNING);
+        let (mut byte, mut i) = match usual {
+            true => {
+                let version = at + BEGINNING.len() - VERSION.len() - 2;
+                self.objects[slot].first(0, version as u32..(version + VERSION.len()) as u32);
+                (b'"', at + BEGINNING.len() - 1)
+            }
+            false => json::next(text, at + 1),
+        };
         while byte != b'}' {
             let (key_end, escaped) = json::quoted_and_escaped(text, i)?;
             let (colon, after) = json::next(text, key_end);
@@ -327,6 +339,7 @@ pub(super) mod tests {
             assert!(level.of(n).is_some());
             assert_eq!(key(level, n), want);
         }
+        assert_eq!(key(Level::Message, 0), "jsonrpc");
     }
 
     #[test]
