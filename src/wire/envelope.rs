@@ -93,12 +93,12 @@ pub fn read_upstream(text: Bytes, depth: u16) -> Result<Message, Refused> {
 }
 
 fn message(text: &Bytes, span: Span, rule: Rule, outline: &Outline) -> Result<Message, Refused> {
-    let read = |rule: Rule| rule.read(text, span.start, 0, &KEYS, outline);
     let id_in = |span: &Option<Span>| span.as_ref().and_then(|span| Id::read(text, span));
-    let [version, id_span, method, params, result, error] = read(rule).map_err(|why| match why {
+    let read = rule.read(text, span.start, 0, &KEYS, outline);
+    let [version, id_span, method, params, result, error] = read.map_err(|why| match why {
         Unclear::Json(error) => refuse(None, error),
         Unclear::Variant(_) => {
-            let id = read(Rule::Lax).ok().and_then(|[_, id, ..]| id_in(&id));
+            let id = Rule::Lax.look(text, span.start, 0, &KEYS).ok().and_then(|[_, id, ..]| id_in(&id));
             invalid(id, why.to_string())
         }
     })?;

@@ -339,7 +339,7 @@ fn nested(text: &[u8], at: usize, depth: u16) -> Scanned {
     loop {
         // A value starts at i, in an object after its key.
         if objects & 1 == 1 {
-            i = key(text, i)?;
+            i = key(text, i)?.value;
         }
         i = match byte(text, i) {
             b'"' => quoted(text, i)?,
@@ -387,14 +387,39 @@ fn closing(object: bool) -> u8 {
     if object { b'}' } else { b']' }
 }
 
-/// The start of the value whose key is at `at`.
+/// A member's key that was scanned.
+pub(super) struct Key {
+    /// The end of its text, which began after the quote.
+    pub end: usize,
+    /// Whether there are escapes in it.
+    pub escaped: bool,
+    /// Where the member's value starts.
+    pub value: usize,
+}
+
+/// The key whose quote is to be at `at`.
 #[inline(always)]
-fn key(text: &[u8], at: usize) -> Scanned {
-    let (colon, at) = next(text, quoted(text, at)?);
+pub(super) fn key(text: &[u8], at: usize) -> Result<Key, Stop> {
+    if byte(text, at) != b'"' {
+        return Err(Stop(at));
+    }
+    let end = scan::plain(text, at + 1);
+    match text.get(end..).and_then(<[u8]>::first_chunk) {
+        // As nearly all write it.
+        Some([b'"', b':', first]) if *first > b' ' => Ok(Key { end, escaped: false, value: end + 2 }),
+        _ => odd_key(text, end),
+    }
+}
+
+/// As [`key`], of which the first byte that is not plain is at `at`.
+fn odd_key(text: &[u8], at: usize) -> Result<Key, Stop> {
+    let escaped = byte(text, at) != b'"';
+    let end = if escaped { self::escaped(text, at)? } else { at + 1 };
+    let (colon, at) = next(text, end);
     if colon != b':' {
         return Err(Stop(at));
     }
-    Ok(space(text, at + 1))
+    Ok(Key { end: end - 1, escaped, value: space(text, at + 1) })
 }
 
 /// Nearly every text is plain ASCII, which is quicker to see.
@@ -408,19 +433,13 @@ fn utf8(text: &[u8]) -> Result<(), JsonError> {
 /// The end of the string token at `at`.
 #[inline(always)]
 fn quoted(text: &[u8], at: usize) -> Scanned {
-    quoted_and_escaped(text, at).map(|(end, _)| end)
-}
-
-/// The end of the string token at `at`, and whether there are escapes in it.
-#[inline(always)]
-pub(super) fn quoted_and_escaped(text: &[u8], at: usize) -> Result<(usize, bool), Stop> {
     if byte(text, at) != b'"' {
         return Err(Stop(at));
     }
     let end = scan::plain(text, at + 1);
     match byte(text, end) {
-        b'"' => Ok((end + 1, false)),
-        _ => escaped(text, end).map(|end| (end, true)),
+        b'"' => Ok(end + 1),
+        _ => escaped(text, end),
     }
 }
 

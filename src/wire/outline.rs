@@ -3,7 +3,7 @@
 //! Noted is what is usual. An object of which more must be asked (a key escaped, given twice, or all but one that is
 //! known) is left out, and whoever reads it looks for himself, with the care that it needs.
 
-use super::json::{self, JsonError, Member, Scanned, Stop};
+use super::json::{self, JsonError, Key, Member, Scanned, Stop};
 use super::{Span, envelope, meta, params, results};
 use smallvec::SmallVec;
 
@@ -45,8 +45,9 @@ impl Rule {
         }
     }
 
+    /// As [`Rule::read`], of what was not noted.
     #[cold]
-    fn look<const N: usize>(
+    pub(super) fn look<const N: usize>(
         self,
         text: &[u8],
         at: u32,
@@ -150,16 +151,11 @@ impl Outline {
             false => json::next(text, at + 1),
         };
         while byte != b'}' {
-            let (key_end, escaped) = json::quoted_and_escaped(text, i)?;
-            let (colon, after) = json::next(text, key_end);
-            if colon != b':' {
-                return Err(Stop(after));
-            }
-            let (first, start) = json::next(text, after + 1);
-            let key = &text[i + 1..key_end - 1];
+            let Key { end, escaped, value: start } = json::key(text, i)?;
+            let key = &text[i + 1..end];
             let known = level.known(key);
             let end = match known.and_then(|n| level.of(n)) {
-                Some(level) if first == b'{' => self.object(text, start, depth, level)?,
+                Some(level) if text.get(start) == Some(&b'{') => self.object(text, start, depth, level)?,
                 _ => json::value(text, start, depth)?,
             };
             let usual = match known {
