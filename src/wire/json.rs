@@ -149,6 +149,7 @@ pub fn string<'a>(text: &'a [u8], span: &Span) -> Option<Cow<'a, str>> {
 }
 
 /// Whether the value at `span` is the string `what`, in whatever spelling.
+#[inline]
 pub fn says(text: &[u8], span: &Span, what: &str) -> bool {
     let Some(inner) = between_quotes(text, span) else { return false };
     // An escape makes it longer.

@@ -184,7 +184,13 @@ impl Noted {
     /// Where the values of its keys are, of which there are `N`; spans count from `base`.
     #[inline]
     pub(super) fn found<const N: usize>(&self, base: u32) -> Found<N> {
-        std::array::from_fn(|n| (self.keys >> n & 1 == 1).then(|| from_base(&self.found[n], base)))
+        std::array::from_fn(|n| self.value(n, base))
+    }
+
+    /// Where the value of one of its keys is, counted from `base`.
+    #[inline]
+    pub(super) fn value(&self, key: usize, base: u32) -> Option<Span> {
+        (self.keys >> key & 1 == 1).then(|| from_base(&self.found[key], base))
     }
 
     /// Notes the value of a key. False where the key was there before.

@@ -52,6 +52,8 @@ pub(super) const KEYS: [&str; 12] = [
     "progressToken",
     "taskId",
 ];
+/// Where `_meta` is among them.
+const META: usize = 4;
 /// Keys of `ref` and of `notifications`, by which it is decided what a caller may speak of.
 const REF_KEYS: [&str; 3] = ["type", "name", "uri"];
 const FILTER_KEYS: [&str; 4] =
@@ -60,21 +62,7 @@ const FILTER_KEYS: [&str; 4] =
 impl Params {
     /// A message without params. They are written as `{}`, which every method takes for none.
     pub fn none() -> Params {
-        Params(Arc::new(Fields {
-            raw: Raw::trusted("{}"),
-            name: None,
-            uri: None,
-            cursor: None,
-            arguments: None,
-            meta: None,
-            state: None,
-            answers: None,
-            reference: None,
-            filter: None,
-            request_id: None,
-            progress_token: None,
-            task_id: None,
-        }))
+        Params(Arc::new(Fields::of(Raw::trusted("{}"), |_| None)))
     }
 
     /// Reads an object of our own making, or one whose edits were applied.
@@ -86,44 +74,45 @@ impl Params {
 
     pub(super) fn at(whole: &Bytes, span: &Span, rule: Rule, outline: &Outline) -> Result<Params, String> {
         let base = span.start;
-        let [
-            name,
-            uri,
-            cursor,
-            arguments,
-            meta,
-            state,
-            answers,
-            reference,
-            filter,
-            request_id,
-            progress_token,
-            task_id,
-        ] = rule.read(whole, base, base, &KEYS, outline).map_err(|why| format!("params: {why}"))?;
-        let mut parts = Parts { whole, base, rule, outline, fault: None };
-        let meta = parts.meta(&meta);
-        parts.have_one_meaning("arguments", &arguments, &[]);
-        parts.have_one_meaning("ref", &reference, &REF_KEYS);
-        parts.have_one_meaning("notifications", &filter, &FILTER_KEYS);
-        if let Some((_, why)) = parts.fault {
-            return Err(why);
-        }
         let raw = Raw::trusted(whole.slice(base as usize..span.end as usize));
-        Ok(Params(Arc::new(Fields {
+        let (mut fields, meta) = match outline.noted(base) {
+            Some(noted) => (Fields::of(raw, |key| noted.value(key, base)), noted.value(META, base)),
+            None => {
+                let found = rule.look(whole, base, base, &KEYS).map_err(|why| format!("params: {why}"))?;
+                (Fields::of(raw, |key| found[key].clone()), found[META].clone())
+            }
+        };
+        let mut parts = Parts { whole, base, rule, outline, fault: None };
+        fields.meta = parts.meta(&meta);
+        parts.have_one_meaning("arguments", &fields.arguments, &[]);
+        parts.have_one_meaning("ref", &fields.reference, &REF_KEYS);
+        parts.have_one_meaning("notifications", &fields.filter, &FILTER_KEYS);
+        match parts.fault {
+            Some((_, why)) => Err(why),
+            None => Ok(Params(Arc::new(fields))),
+        }
+    }
+}
+
+impl Fields {
+    /// Of what stands where; `value` gives it by the place in [`KEYS`]. `_meta` is read by itself.
+    #[inline]
+    fn of(raw: Raw, value: impl Fn(usize) -> Option<Span>) -> Fields {
+        Fields {
             raw,
-            name,
-            uri,
-            cursor,
-            arguments,
-            meta,
-            state,
-            answers,
-            reference,
-            filter,
-            request_id,
-            progress_token,
-            task_id,
-        })))
+            name: value(0),
+            uri: value(1),
+            cursor: value(2),
+            arguments: value(3),
+            meta: None,
+            state: value(5),
+            answers: value(6),
+            reference: value(7),
+            filter: value(8),
+            request_id: value(9),
+            progress_token: value(10),
+            task_id: value(11),
+        }
     }
 }
 
@@ -271,6 +260,30 @@ mod tests {
             assert!(p.token(&Some(meta.whole)).unwrap().starts_with(b"{\"progressToken"));
             assert_eq!(p.token(&p.reference).unwrap(), r#"{"uri":"x"}"#);
         }
+    }
+
+    #[test]
+    fn each_field_is_that_of_its_key() {
+        let text = format!("{{{}}}", KEYS.map(|key| format!(r#""{key}":{{"own {key}":1}}"#)).join(","));
+        let p = Params::read(Raw::trusted(text)).unwrap();
+        let fields = [
+            &p.name,
+            &p.uri,
+            &p.cursor,
+            &p.arguments,
+            &p.meta.as_ref().map(|meta| meta.whole.clone()),
+            &p.state,
+            &p.answers,
+            &p.reference,
+            &p.filter,
+            &p.request_id,
+            &p.progress_token,
+            &p.task_id,
+        ];
+        for (key, field) in KEYS.iter().zip(fields) {
+            assert_eq!(p.token(field).unwrap(), format!(r#"{{"own {key}":1}}"#));
+        }
+        assert_eq!(KEYS[META], "_meta");
     }
 
     #[test]
