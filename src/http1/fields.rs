@@ -15,7 +15,7 @@ pub struct Fields {
     head: Bytes,
     places: Places,
     /// The same as a map, once it was asked for.
-    map: OnceLock<HeaderMap>,
+    map: OnceLock<Box<HeaderMap>>,
 }
 
 /// Where the headers stand in their head, in the order they came.
@@ -40,8 +40,8 @@ impl Places {
     pub fn push(&mut self, name: Range<usize>, value: Range<usize>) {
         let short = |range: Range<usize>| (range.start as u32, range.end as u32);
         self.lengths |= bit(name.len());
-        if self.places.is_empty() {
-            self.places.reserve(USUAL);
+        if self.places.capacity() == 0 {
+            self.places = Vec::with_capacity(USUAL);
         }
         self.places.push(Place { name: short(name), value: short(value) });
     }
@@ -103,11 +103,11 @@ impl Fields {
 
     /// All of them as others want them.
     pub fn map(&self) -> &HeaderMap {
-        self.map.get_or_init(|| self.to_map())
+        self.map.get_or_init(|| Box::new(self.to_map()))
     }
 
     pub fn into_map(mut self) -> HeaderMap {
-        self.map.take().unwrap_or_else(|| self.to_map())
+        self.map.take().map_or_else(|| self.to_map(), |map| *map)
     }
 
     fn to_map(&self) -> HeaderMap {

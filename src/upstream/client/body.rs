@@ -30,6 +30,14 @@ impl Body {
         }
     }
 
+    /// All that is to come, where it is known how much that is and all of it is there. Then it is at its end.
+    pub fn take_whole(&mut self) -> Option<Bytes> {
+        let (connection, _) = self.held.as_mut()?;
+        let whole = connection.take_whole()?;
+        self.end_if_over();
+        Some(whole)
+    }
+
     /// The next part; `None` at the end.
     pub fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         let Some((connection, _)) = &mut self.held else { return Poll::Ready(Ok(None)) };

@@ -164,6 +164,17 @@ impl Connection {
         }
     }
 
+    /// What is to come of the response's body, where its length is known and all of it is there.
+    pub(super) fn take_whole(&mut self) -> Option<Bytes> {
+        match self.framing {
+            Framing::Sized(left) if self.output.flushed && self.input.len() as u64 >= left => {
+                self.framing = Framing::Nothing;
+                Some(self.input.split_to(left as usize).freeze())
+            }
+            _ => None,
+        }
+    }
+
     pub(super) fn framing(&self) -> &Framing {
         &self.framing
     }

@@ -47,7 +47,13 @@ impl Socket {
 
     pub(super) fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
-            Socket::Plain(tcp) => Pin::new(tcp).poll_write(context, bytes),
+            // Which it mostly is ready for; then nobody need be noted who waits.
+            Socket::Plain(tcp) => match tcp.try_write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    Pin::new(tcp).poll_write(context, bytes)
+                }
+                written => Poll::Ready(written),
+            },
             Socket::Layered(io) => Pin::new(&mut **io).poll_write(context, bytes),
         }
     }

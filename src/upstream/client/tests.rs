@@ -79,6 +79,19 @@ async fn a_connection_whose_response_was_read_serves_the_next_request() {
 }
 
 #[tokio::test]
+async fn a_body_of_known_length_is_taken_whole_once_it_is_there_and_its_connection_serves_on() {
+    for (answer, whole) in [(SIZED, Some("ok")), (CHUNKED, None), (EMPTY, None)] {
+        let (server, client) = (Server::new(answer, usize::MAX).await, client());
+        for _ in 0..2 {
+            let mut body = server.ask(&client).await.unwrap().into_body();
+            assert_eq!(body.take_whole().as_deref(), whole.map(str::as_bytes), "{answer}");
+            body.collect().await.unwrap();
+        }
+        assert_eq!(server.connections(), 1, "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_response_that_is_dropped_closes_its_connection() {
     let (mut server, client) = (Server::new(SIZED, usize::MAX).await, client());
     drop(server.ask(&client).await.unwrap());

@@ -13,6 +13,9 @@ pub(super) async fn collect(mut body: client::Body, limit: usize) -> Result<Byte
     if said > limit as u64 {
         return Err(TransportError::TooLarge(limit));
     }
+    if let Some(whole) = body.take_whole() {
+        return Ok(whole);
+    }
     let mut first = Bytes::new();
     let mut more: Option<BytesMut> = None;
     while !body.is_end_stream() {

@@ -104,7 +104,9 @@ impl Exchange {
                 let mut post = Sending { usual: &self.post, own: own(route, cookie.as_ref())?, body };
                 if route.version.is_some_and(|v| v.era() == Era::Modern) {
                     post.own.push((&headers::METHOD, value(request.method.as_str())?));
-                    post.own.extend(name.as_ref().map(|name| (&headers::NAME, name.as_bytes())));
+                    if let Some(name) = &name {
+                        post.own.push((&headers::NAME, name.as_bytes()));
+                    }
                 }
                 match &route.bearer {
                     None => self.client.send(&post).await?,
@@ -279,15 +281,16 @@ async fn within<T>(
 
 /// Whether an answer comes as events, or as one JSON body. Errors: as neither.
 fn is_stream(response: &Response) -> Result<bool, TransportError> {
-    let kind = response.fields.get(&CONTENT_TYPE);
-    if kind.is_some_and(|kind| headers::is_media(kind, headers::EVENT_STREAM)) {
+    // Some servers forget the media type of what is JSON.
+    let kind = response.fields.get(&CONTENT_TYPE).unwrap_or(headers::JSON.as_bytes());
+    let json = headers::is_media(kind, headers::JSON);
+    if !json && headers::is_media(kind, headers::EVENT_STREAM) {
         return Ok(true);
     }
     if matches!(response.status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
         return Err(garbage("a request was accepted and not answered"));
     }
-    // Some servers forget the media type of what is JSON.
-    match kind.is_none_or(|kind| headers::is_media(kind, headers::JSON)) {
+    match json {
         true => Ok(false),
         false => Err(garbage("an answer that is neither JSON nor an event stream")),
     }
@@ -328,18 +331,25 @@ fn session_of(fields: &Fields) -> Option<UpstreamSessionId> {
 /// The headers of a message that goes this way.
 fn own<'a>(route: &'a Route, cookie: Option<&'a HeaderValue>) -> Result<Own<'a>, TransportError> {
     let mut own = Own::new();
-    own.extend(route.version.map(|version| (&headers::PROTOCOL_VERSION, version.as_str().as_bytes())));
+    if let Some(version) = route.version {
+        own.push((&headers::PROTOCOL_VERSION, version.as_str().as_bytes()));
+    }
     if let Some(session) = &route.session {
         own.push((&headers::SESSION_ID, value(&session.0)?));
     }
-    own.extend(route.headers.iter().map(|(name, value)| (name, value.as_bytes())));
-    own.extend(cookie.map(|cookie| (&COOKIE, cookie.as_bytes())));
+    for (name, value) in &route.headers {
+        own.push((name, value.as_bytes()));
+    }
+    if let Some(cookie) = cookie {
+        own.push((&COOKIE, cookie.as_bytes()));
+    }
     Ok(own)
 }
 
 /// What is written as it is. Errors: it has characters that no header may hold.
 fn value(text: &str) -> Result<&[u8], TransportError> {
-    let fits = text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
+    // Without a way out it is looked at many bytes at a time.
+    let fits = text.bytes().fold(true, |fits, byte| fits & matches!(byte, b' '..=b'~' | b'\t'));
     if fits { Ok(text.as_bytes()) } else { Err(garbage("a value that no header can bear")) }
 }
 
