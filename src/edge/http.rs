@@ -398,7 +398,7 @@ pub async fn read(
     }
 }
 
-/// A body that is no larger is copied out of the buffer that it came in, which the connection can then use again at once.
+/// A body that is no larger is copied out of a buffer that it shares, which the connection can then use again at once.
 const COPIED: usize = 2 << 10;
 
 /// Why there is no whole body.
@@ -415,7 +415,8 @@ async fn collected(body: &mut Body, limit: usize) -> Result<Bytes, Broken> {
         false => data(body, limit - first.len()).await?,
     };
     let Some(second) = second else {
-        return Ok(if first.len() <= COPIED { Bytes::copy_from_slice(&first) } else { first });
+        let copied = first.len() <= COPIED && !first.is_unique();
+        return Ok(if copied { Bytes::copy_from_slice(&first) } else { first });
     };
     let mut whole = BytesMut::from(first);
     whole.extend_from_slice(&second);

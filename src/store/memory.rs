@@ -138,11 +138,10 @@ impl Store for Memory {
 impl Shared {
     fn slot(&self, tag: &str) -> MutexGuard<'_, Slot> {
         // Whoever chose tags for one slot would wait for himself.
-        let sum = tag
-            .bytes()
-            .rev()
-            .take(8)
-            .fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
+        let sum = |bytes: &[u8]| {
+            bytes.iter().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)))
+        };
+        let sum = tag.as_bytes().last_chunk::<8>().map_or_else(|| sum(tag.as_bytes()), |last| sum(last));
         lock(&self.slots[sum % SLOTS])
     }
 

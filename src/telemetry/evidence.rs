@@ -100,20 +100,21 @@ fn book() -> &'static Book {
 }
 
 /// Takes note of what was seen of a caller.
-pub(super) fn note(who: &dyn Who, kinds: impl IntoIterator<Item = Kind>) {
-    let mut kinds = kinds.into_iter().peekable();
-    if kinds.peek().is_none() {
+pub(super) fn note(who: &dyn Who, kinds: [Option<Kind>; 2]) {
+    if kinds == [None, None] {
         return;
     }
+    let saw = |attachment: &Attachment| {
+        let now = now();
+        kinds.into_iter().flatten().for_each(|kind| attachment.saw(kind, now));
+    };
     let book = book();
-    let now = now();
     let known = book.all.read().unwrap_or_else(PoisonError::into_inner);
     if let Some(attachment) = known.get(who.key()) {
-        return kinds.for_each(|kind| attachment.saw(kind, now));
+        return saw(attachment);
     }
     drop(known);
-    let attachment = book.make(who);
-    kinds.for_each(|kind| attachment.saw(kind, now));
+    saw(&book.make(who));
 }
 
 /// The session of this key is over.
@@ -242,9 +243,9 @@ mod tests {
     #[test]
     fn evidence_is_bounded_and_a_modern_caller_has_no_connection() {
         for n in 0..MOST * 2 {
-            note(&Somebody(format!("evidence-{n}").into(), false), [Kind::InitializeObserved]);
+            note(&Somebody(format!("evidence-{n}").into(), false), [Some(Kind::InitializeObserved), None]);
         }
-        note(&Somebody("evidence-modern".into(), true), [Kind::ProtocolAccepted]);
+        note(&Somebody("evidence-modern".into(), true), [Some(Kind::ProtocolAccepted), None]);
         let told = told();
         assert!(told.len() <= MOST, "{}", told.len());
         let modern = told.iter().find(|one| &*one.tenant == "evidence-modern").unwrap();
@@ -253,7 +254,7 @@ mod tests {
         assert!(told.len() >= MOST - ROOM, "{}: no more went than had to", told.len());
         // Whether it is still there or not: many were seen in the same millisecond.
         let key = format!("evidence-{}", MOST * 2 - 1);
-        note(&Somebody(key.as_str().into(), false), [Kind::InitializeObserved]);
+        note(&Somebody(key.as_str().into(), false), [Some(Kind::InitializeObserved), None]);
         closed(&key);
         closed("evidence-nobody");
         let legacy = super::told().into_iter().find(|one| *one.tenant == *key).unwrap();

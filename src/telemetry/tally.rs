@@ -23,7 +23,8 @@ impl Tally {
     }
 
     pub fn observe(&self, value: u64) {
-        let bucket = self.bounds.partition_point(|most| *most < value);
+        // Most of what is seen is small.
+        let bucket = self.bounds.iter().position(|most| value <= *most).unwrap_or(self.bounds.len());
         self.counts[bucket].fetch_add(1, Relaxed);
         self.sum.fetch_add(value, Relaxed);
     }

@@ -292,7 +292,7 @@ impl Watch {
         };
         // A legacy client's version was accepted with its `initialize`, a modern one's with each request.
         let spoken = self.era == 1 || kind == Some(Kind::InitializeObserved);
-        evidence::note(&*self.who, spoken.then_some(Kind::ProtocolAccepted).into_iter().chain(kind));
+        evidence::note(&*self.who, [spoken.then_some(Kind::ProtocolAccepted), kind]);
     }
 
     fn tell(&self, end: &End, took: Duration, bytes_out: u64) {
