@@ -99,13 +99,14 @@ fn token<'a>(params: &'a Params, span: Option<&Span>) -> &'a [u8] {
 /// `Mcp-Method` and `Mcp-Name` against the body. `lenient` (a mixed version header that is followed) lets them be
 /// absent, never different.
 pub fn names(said: &Said<'_>, method: &Method, params: &Params, lenient: bool) -> Result<(), Misformed> {
-    match said.method() {
-        _ if said.is_method(method) => {}
-        Ok(Some(header)) if header == method.as_str() => {}
-        Ok(None) if lenient => {}
-        Ok(None) => return Err(mismatch("the Mcp-Method header is missing")),
-        Ok(Some(_)) => return Err(mismatch("Mcp-Method differs from the method in the body")),
-        Err(e) => return Err(mismatch(format!("Mcp-Method: {e}"))),
+    if !said.is_method(method) {
+        match said.method() {
+            Ok(Some(header)) if header == method.as_str() => {}
+            Ok(None) if lenient => {}
+            Ok(None) => return Err(mismatch("the Mcp-Method header is missing")),
+            Ok(Some(_)) => return Err(mismatch("Mcp-Method differs from the method in the body")),
+            Err(e) => return Err(mismatch(format!("Mcp-Method: {e}"))),
+        }
     }
     let (field, what) = match method {
         Method::ToolsCall | Method::PromptsGet => (&params.name, "name"),
