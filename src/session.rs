@@ -51,7 +51,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::mcp::{Client, Principal, SessionId, StoreAway};
 use crate::sealing::Keyring;
-use crate::store::{Check, Commit, Key, PodId, Store, Sure, Write};
+use crate::store::{Check, Commit, Key, PodId, Record, Store, StoreError, Sure, Write};
 use crate::wire::Version;
 
 /// A session's id: 192 random bits, in 32 characters of URL-safe base64.
@@ -227,15 +227,36 @@ impl Sessions {
         Ok(Opened { session: self.handle(id, facts), ended })
     }
 
+    /// As [`Sessions::find`], where the session is held here and the store need not be waited for.
+    pub fn at_hand(&self, id: &str, principal: &Principal, profile: &str) -> Option<Found> {
+        let held = self.named(id)?;
+        let read = held.at_a_glance()?;
+        Some(self.judged(Some(held), id, read, (principal, profile)))
+    }
+
     /// The session of this id, if it is this principal's and this profile's. Does not count as a use:
     /// [`LiveSession::touch`] does.
     pub async fn find(&self, id: &str, principal: &Principal, profile: &str) -> Found {
-        let (held, shared) = (self.named(id), &self.shared);
+        let held = self.named(id);
         let read = match &held {
             Some(session) => session.glance().await,
-            None if is_plausible(id) => shared.store.near(shared.record(&SessionId(id.into()))).await,
+            None if is_plausible(id) => {
+                let record = self.shared.record(&SessionId(id.into()));
+                self.shared.store.near(record).await
+            }
             None => return Found::Unknown,
         };
+        self.judged(held, id, read, (principal, profile))
+    }
+
+    /// What has become of the session of this id, by what was read of its record.
+    fn judged(
+        &self,
+        held: Option<Arc<LiveSession>>,
+        id: &str,
+        read: Result<Option<Record>, StoreError>,
+        (principal, profile): (&Principal, &str),
+    ) -> Found {
         let record = match read {
             Ok(Some(record)) => record,
             Ok(None) => {
@@ -260,7 +281,7 @@ impl Sessions {
             facts = session.facts();
         }
         // One that ended here takes no call any more, whatever a late reading still says of it.
-        if shared.is_over(&facts) || session.is_over() {
+        if self.shared.is_over(&facts) || session.is_over() {
             drop(facts);
             self.forget(id);
             return Found::Unknown;

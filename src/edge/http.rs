@@ -17,11 +17,13 @@ use crate::wire::headers::Accepted;
 use crate::wire::{Message, Refused, code, envelope};
 use axum::body::{Body, HttpBody as _};
 use bytes::{Bytes, BytesMut};
-use futures_util::poll;
+use futures_util::future::{BoxFuture, Either, Ready, ready};
+use futures_util::{FutureExt, poll};
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Method as Verb, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Limited};
+use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -294,19 +296,30 @@ async fn post(
     }
 }
 
+/// What is known at once, mostly, and else has to be waited for. A future for both would be moved with every request.
+pub type Soon<'a, T> = Either<Ready<T>, BoxFuture<'a, T>>;
+
+pub fn now<'a, T>(known: T) -> Soon<'a, T> {
+    Either::Left(ready(known))
+}
+
+pub fn later<'a, T>(known: impl Future<Output = T> + Send + 'a) -> Soon<'a, T> {
+    Either::Right(known.boxed())
+}
+
 /// Takes what was read by the era that it is of: the call that it asks for, or the answer to what is none.
-async fn take(
-    gate: &Arc<Gate>,
+fn take<'a>(
+    gate: &'a Arc<Gate>,
     mount: Arc<Mount>,
     access: Arc<Access>,
-    said: &Said<'_>,
+    said: &'a Said<'_>,
     accepted: Accepted,
     content: Content,
-) -> Result<Next, Response<Body>> {
+) -> Soon<'a, Result<Next, Response<Body>>> {
     let message = match content {
         Content::One(message) => message,
         Content::Batch(batch) => {
-            return Err(Box::pin(legacy::batch(gate, mount, access, said, batch)).await);
+            return later(async move { Err(legacy::batch(gate, mount, access, said, batch).await) });
         }
     };
     let (method, params) = match &message {
@@ -315,29 +328,26 @@ async fn take(
         Message::Response(_) => (None, None),
     };
     match era::decide(said, method, params, !gate.rules.stateless) {
-        Taken::Modern => {
-            modern::asked(gate, mount, &access, said, accepted.stream, message).await.map(Next::Modern)
-        }
+        Taken::Modern => modern::asked(gate, mount, &access, said, accepted.stream, message),
         Taken::ModernWithoutMeta => {
             let why = format!("_meta must carry {:?}", crate::wire::meta::VERSION);
             let fault = Misformed { code: code::INVALID_PARAMS, why, data: None };
-            Err(modern::misformed(gate, id_of(&message), fault))
+            now(Err(modern::misformed(gate, id_of(&message), fault)))
         }
         Taken::BadVersion => {
             let why = "MCP-Protocol-Version names no version that is known here".into();
             let refused = Refused { id: id_of(&message).cloned(), code: code::INVALID_REQUEST, why };
-            Err(malformed(gate, &refused))
+            now(Err(malformed(gate, &refused)))
         }
         Taken::Handshake => {
-            Err(Box::pin(legacy::initialize(gate.clone(), mount, access, said.map(), message)).await)
+            later(
+                async move { Err(legacy::initialize(gate.clone(), mount, access, said.map(), message).await) },
+            )
         }
-        Taken::Session => {
-            let peer = legacy::named(gate, mount, access, said, &message).await?;
-            Ok(Next::Legacy(peer, legacy::takes(accepted, false), message))
-        }
+        Taken::Session => legacy::named(gate, mount, access, said, legacy::takes(accepted, false), message),
         Taken::Sessionless(version) => {
-            let peer = legacy::unnamed(gate, &mount, access, said.map(), version, &message)?;
-            Ok(Next::Legacy(peer, legacy::takes(accepted, false), message))
+            let peer = legacy::unnamed(gate, &mount, access, said.map(), version, &message);
+            now(peer.map(|peer| Next::Legacy(peer, legacy::takes(accepted, false), message)))
         }
     }
 }

@@ -13,10 +13,10 @@ use super::body;
 use super::dispatch;
 use super::era;
 use super::gate::{Gate, Mount};
-use super::http as requests;
+use super::http::{self as requests, Next, Soon};
 use super::said::Said;
 use crate::mcp::{Access, Note, Session as _};
-use crate::session::{Answered, Deleted, Ended, Resumed};
+use crate::session::{Answered, Deleted, Ended, Resumed, Transport};
 use crate::telemetry::{evidence, metrics};
 use crate::wire::headers::Accepted;
 use crate::wire::{
@@ -33,19 +33,40 @@ use tokio::time::MissedTickBehavior;
 
 pub use hello::initialize;
 
-/// Who sends a message of a session. Error: the answer where there is no such session.
-pub async fn named(
-    gate: &Arc<Gate>,
+/// The call of a message that names a session. Error: the answer where there is no such session.
+pub fn named<'a>(
+    gate: &'a Arc<Gate>,
     mount: Arc<Mount>,
     access: Arc<Access>,
-    said: &Said<'_>,
-    message: &Message,
-) -> Result<Peer, Response<Body>> {
-    let peer = Peer::named(gate.clone(), mount, access, said, id_of(message)).await?;
-    if !is_initialized(message) {
+    said: &'a Said<'_>,
+    takes: Takes,
+    message: Message,
+) -> Soon<'a, Result<Next, Response<Body>>> {
+    let name = said.session().ok().flatten().unwrap_or_default();
+    let peer = move |found, mount, access, message: &Message| {
+        Peer::found(gate.clone(), mount, access, said.map(), found, Transport::Streamable, id_of(message))
+    };
+    let Some(found) = gate.sessions.at_hand(name, &access.principal, &mount.name) else {
+        return requests::later(async move {
+            let found = gate.sessions.find(name, &access.principal, &mount.name).await;
+            used(peer(found, mount, access, &message)?, takes, message).await
+        });
+    };
+    match peer(found, mount, access, &message) {
+        Ok(peer) if is_initialized(&message) || !peer.is_to_be_touched() => {
+            requests::now(Ok(Next::Legacy(peer, takes, message)))
+        }
+        Ok(peer) => requests::later(used(peer, takes, message)),
+        Err(refusal) => requests::now(Err(refusal)),
+    }
+}
+
+/// A message counts as a use of its session, unless it ends the handshake.
+async fn used(peer: Peer, takes: Takes, message: Message) -> Result<Next, Response<Body>> {
+    if !is_initialized(&message) {
         peer.touch().await;
     }
-    Ok(peer)
+    Ok(Next::Legacy(peer, takes, message))
 }
 
 /// Who sends a message without a session, for clients that send their session's id never back. Error: the answer where they are

@@ -5,6 +5,7 @@ use super::body;
 use super::callers::Told;
 use super::dispatch::{self, Events};
 use super::gate::{Gate, Mount};
+use super::http::{Next, Soon, later, now};
 use super::modern_headers::{self, Misformed};
 use super::said::Said;
 use super::seen;
@@ -35,36 +36,54 @@ pub struct Asked {
 }
 
 /// What a message asks for whose `_meta` says that it is modern. Error: the answer to what is no call, and to faults of form.
-pub async fn asked(
-    gate: &Arc<Gate>,
+pub fn asked<'a>(
+    gate: &'a Arc<Gate>,
     mount: Arc<Mount>,
     access: &Arc<Access>,
-    said: &Said<'_>,
+    said: &'a Said<'_>,
     can_stream: bool,
     message: Message,
-) -> Result<Asked, Response<Body>> {
+) -> Soon<'a, Result<Next, Response<Body>>> {
     let request = match message {
         Message::Request(request) => request,
         // No notification of a modern client means anything over HTTP: it is accepted and not run.
-        Message::Notification(_) => return Err(body::empty(gate, StatusCode::ACCEPTED)),
+        Message::Notification(_) => return now(Err(body::empty(gate, StatusCode::ACCEPTED))),
         Message::Response(_) => {
-            return Err(misformed(gate, None, not_ours("a modern client sends no responses")));
+            return now(Err(misformed(gate, None, not_ours("a modern client sends no responses"))));
         }
     };
     let (caller, mixed) = match sender(gate, &mount, access, said, &request) {
         Ok(sender) => sender,
-        Err(fault) => return Err(misformed(gate, Some(&request.id), fault)),
+        Err(fault) => return now(Err(misformed(gate, Some(&request.id), fault))),
     };
-    if request.method == Method::ToolsCall {
-        let known = match mount.backend.known(&caller, Kind::Tool) {
-            Some(known) => Some(known),
-            None => mount.backend.list(caller.clone(), Kind::Tool, Age::Known).await.ok(),
-        };
-        let agrees = |known: Arc<Listing>| modern_headers::params(&known, said.map(), &request.params, mixed);
-        if let Some(Err(fault)) = known.map(agrees) {
-            return Err(misformed(gate, Some(&request.id), fault));
-        }
+    let agrees = move |known: Option<Arc<Listing>>, request: &Request| match known {
+        Some(known) => modern_headers::params(&known, said.map(), &request.params, mixed)
+            .map_err(|fault| misformed(gate, Some(&request.id), fault)),
+        None => Ok(()),
+    };
+    let known = match request.method {
+        Method::ToolsCall => mount.backend.known(&caller, Kind::Tool),
+        _ => None,
+    };
+    if request.method == Method::ToolsCall && known.is_none() {
+        return later(async move {
+            let known = mount.backend.list(caller.clone(), Kind::Tool, Age::Known).await.ok();
+            agrees(known, &request)?;
+            call(gate, mount, said, caller, can_stream, request)
+        });
     }
+    now(agrees(known, &request).and_then(|()| call(gate, mount, said, caller, can_stream, request)))
+}
+
+/// The call of a request that is in order.
+fn call(
+    gate: &Arc<Gate>,
+    mount: Arc<Mount>,
+    said: &Said<'_>,
+    caller: Arc<Caller>,
+    can_stream: bool,
+    request: Request,
+) -> Result<Next, Response<Body>> {
     let http = seen::carried(gate, said.map());
     let Request { id, method, params } = request;
     let watch = seen::arrives(gate, &caller, (&method, &params, &id), ("http", &http));
@@ -84,7 +103,7 @@ pub async fn asked(
         deadline: now + gate.rules.call,
         watch: Some(watch),
     };
-    Ok(Asked { mount, call, id, can_stream, soon: now + gate.rules.open_after })
+    Ok(Next::Modern(Asked { mount, call, id, can_stream, soon: now + gate.rules.open_after }))
 }
 
 fn not_ours(why: &str) -> Misformed {

@@ -208,13 +208,20 @@ impl LiveSession {
         }
     }
 
+    /// Whether a touch would do anything now.
+    pub fn is_to_be_touched(&self) -> bool {
+        self.is_due(&self.facts.load())
+    }
+
+    fn is_due(&self, facts: &Facts) -> bool {
+        let part = self.shared.life(facts.transport) / TOUCH_PART;
+        !facts.used || now().saturating_sub(facts.touched) >= part.as_millis() as u64
+    }
+
     /// The facts, where it is time to extend the life that they speak of and nobody in this pod does.
     fn to_extend(&self) -> Option<Arc<Facts>> {
         let facts = self.facts.load();
-        let life = self.shared.life(facts.transport);
-        let due =
-            !facts.used || now().saturating_sub(facts.touched) >= (life / TOUCH_PART).as_millis() as u64;
-        (due && !self.touching.swap(true, Ordering::AcqRel)).then(|| Guard::into_inner(facts))
+        (self.is_due(&facts) && !self.touching.swap(true, Ordering::AcqRel)).then(|| Guard::into_inner(facts))
     }
 
     async fn extend(&self, was: Arc<Facts>) -> Result<(), StoreAway> {
@@ -363,10 +370,15 @@ impl LiveSession {
 
     /// What its record says, from nearby.
     pub(super) async fn glance(&self) -> Result<Option<Record>, StoreError> {
-        match self.shared.store.glance(&self.record) {
+        match self.at_a_glance() {
             Some(read) => read,
             None => self.shared.store.near(self.record()).await,
         }
+    }
+
+    /// The same, where the store need not be waited for.
+    pub(super) fn at_a_glance(&self) -> Option<Result<Option<Record>, StoreError>> {
+        self.shared.store.glance(&self.record)
     }
 
     /// What sealed values of this session are bound to: they open for its principal, in it alone.

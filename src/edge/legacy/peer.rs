@@ -60,7 +60,21 @@ impl Peer {
         transport: Transport,
         id: Option<&Id>,
     ) -> Result<Peer, Response<Body>> {
-        let session = match gate.sessions.find(name, &access.principal, &mount.name).await {
+        let found = gate.sessions.find(name, &access.principal, &mount.name).await;
+        Peer::found(gate, mount, access, map, found, transport, id)
+    }
+
+    /// The same of a session that was looked for.
+    pub fn found(
+        gate: Arc<Gate>,
+        mount: Arc<Mount>,
+        access: Arc<Access>,
+        map: &HeaderMap,
+        found: Found,
+        transport: Transport,
+        id: Option<&Id>,
+    ) -> Result<Peer, Response<Body>> {
+        let session = match found {
             Found::Found(session) => session,
             Found::Unknown => return Err(not_found(&gate, id)),
             Found::Away => return Err(store_away(&gate, id)),
@@ -139,6 +153,11 @@ impl Peer {
             _ => "http",
         };
         seen::arrives(&self.gate, &self.caller, request, (transport, &self.carried))
+    }
+
+    /// Whether [`Peer::touch`] would do anything now.
+    pub fn is_to_be_touched(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_to_be_touched())
     }
 
     /// Counts as a use of the session. Without the store it lives on by what it had.
