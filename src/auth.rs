@@ -26,8 +26,8 @@ use aws_lc_rs::digest::SHA256;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::future::BoxFuture;
-use http::header::{self, HeaderValue};
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
+use http::header::HeaderValue;
 use jwt::{Issuer, Refused};
 use known::{Digest, Known};
 use metadata::{Metadata, Wrong};
@@ -159,11 +159,16 @@ impl Auth {
 
     /// Who asks for the endpoint of `profile` (`""`: the default one) at `path`. A token that is known costs one digest and waits for
     /// nothing.
-    pub async fn admit(&self, profile: &str, path: &str, map: &HeaderMap) -> Result<Arc<Access>, Denied> {
+    pub async fn admit<'a>(
+        &self,
+        profile: &str,
+        path: &str,
+        authorization: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<Arc<Access>, Denied> {
         let Some(login) = &self.login else { return Ok(self.open.clone()) };
         let confused =
             || login.confused(profile, path, "a request shows one token, as Authorization: Bearer");
-        let token = match shown(map) {
+        let token = match shown(authorization) {
             Shown::Token(token) => token,
             Shown::Nothing => return Err(login.denied(profile, path, None)),
             Shown::Confused => return Err(confused()),
@@ -304,16 +309,14 @@ impl Login {
 }
 
 /// `Authorization: Bearer` and nothing else: a token in the query would stand in logs (RFC 6750 2.3, 5.3).
-fn shown(map: &HeaderMap) -> Shown<'_> {
-    let mut values = map.get_all(header::AUTHORIZATION).iter();
+fn shown<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Shown<'a> {
     let Some(value) = values.next() else { return Shown::Nothing };
     if values.next().is_some() {
         return Shown::Confused;
     }
-    let bytes = value.as_bytes();
-    match bytes.iter().position(|byte| *byte == b' ').map(|at| bytes.split_at(at)) {
+    match value.iter().position(|byte| *byte == b' ').map(|at| value.split_at(at)) {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer") => Shown::Token(unpadded(token)),
-        _ if value.to_str().is_ok() => Shown::Nothing,
+        _ if value.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t')) => Shown::Nothing,
         _ => Shown::Confused,
     }
 }
@@ -355,11 +358,7 @@ mod tests {
 
     /// What a request with these values of `Authorization` comes to: its token, `None` for nothing, `Err` for more or less than one.
     fn read(values: &[&[u8]]) -> Result<Option<String>, ()> {
-        let mut map = HeaderMap::new();
-        for value in values {
-            map.append(header::AUTHORIZATION, HeaderValue::from_bytes(value).unwrap());
-        }
-        match shown(&map) {
+        match shown(values.iter().copied()) {
             Shown::Nothing => Ok(None),
             Shown::Token(token) => readable(token).map(|token| Some(token.to_owned())).ok_or(()),
             Shown::Confused => Err(()),

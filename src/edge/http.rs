@@ -8,7 +8,7 @@ use super::modern_headers::Misformed;
 use super::said::{Came, Said};
 use super::{body, guard, legacy, limited, modern, seen};
 use crate::auth::Denied;
-use crate::http1::Request;
+use crate::http1::{Fields, Request};
 use crate::limits::Admitted;
 use crate::mcp::Access;
 use crate::policy::Admission;
@@ -110,7 +110,8 @@ async fn way(gate: &Arc<Gate>, came: &Came<'_>, body: &mut Body) -> Way {
     if let (Place::Endpoint(profile), &Verb::POST) = (&place, &head.method)
         && let Some(mount) = gate.mount(profile)
     {
-        return match gate.auth.admit(&mount.name, head.target.path(), head.fields.map()).await {
+        let shown = head.fields.all(&header::AUTHORIZATION);
+        return match gate.auth.admit(&mount.name, head.target.path(), shown).await {
             Ok(access) => match mount.door.admit(&access) {
                 Admission::In => post(gate, mount, access, said, body).await,
                 refused => Way::Answered(kept_out(gate, &mount, &access, refused, head.fields.map())),
@@ -141,7 +142,8 @@ async fn route_other(gate: &Arc<Gate>, came: &Came<'_>, body: &mut Body) -> Resp
     let Some(mount) = gate.mount(profile) else {
         return no_such_profile(gate);
     };
-    let access = match gate.auth.admit(&mount.name, head.target.path(), head.fields.map()).await {
+    let shown = head.fields.all(&header::AUTHORIZATION);
+    let access = match gate.auth.admit(&mount.name, head.target.path(), shown).await {
         Ok(access) => access,
         Err(denied) => return denied_to(gate, denied, profile, *peer, head.fields.map()),
     };
@@ -341,12 +343,12 @@ fn take<'a>(
         }
         Taken::Handshake => {
             later(
-                async move { Err(legacy::initialize(gate.clone(), mount, access, said.map(), message).await) },
+                async move { Err(legacy::initialize(gate.clone(), mount, access, said.fields, message).await) },
             )
         }
         Taken::Session => legacy::named(gate, mount, access, said, legacy::takes(accepted, false), message),
         Taken::Sessionless(version) => {
-            let peer = legacy::unnamed(gate, &mount, access, said.map(), version, &message);
+            let peer = legacy::unnamed(gate, &mount, access, said.fields, version, &message);
             now(peer.map(|peer| Next::Legacy(peer, legacy::takes(accepted, false), message)))
         }
     }
@@ -475,12 +477,12 @@ fn too_large(gate: &Gate, limit: usize) -> Response<Body> {
 }
 
 /// The client's headers that the configuration forwards to some upstream.
-pub fn forwarded(gate: &Gate, map: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+pub fn forwarded(gate: &Gate, fields: &Fields) -> Vec<(HeaderName, HeaderValue)> {
     // Most want none.
     if gate.rules.forward.is_empty() {
         return Vec::new();
     }
-    let wanted = gate.rules.forward.iter();
+    let (wanted, map) = (gate.rules.forward.iter(), fields.map());
     wanted.flat_map(|name| map.get_all(name).iter().map(|value| (name.clone(), value.clone()))).collect()
 }
 

@@ -7,7 +7,7 @@ use super::legacy::hello;
 use super::legacy::peer::{self, Peer};
 use super::legacy::{self, standing, streams};
 use super::{body, http as requests, limited};
-use crate::http1;
+use crate::http1::{self, Fields};
 use crate::mcp::{Access, Client};
 use crate::session::{ChangeError, OpenError, Transport};
 use crate::wire::envelope::Body as Content;
@@ -47,12 +47,12 @@ async fn stream(
     access: Arc<Access>,
     head: &http1::Request,
 ) -> Response<Body> {
-    let map = head.fields.map();
-    if !headers::accepts(map, "text", "event-stream") {
+    let fields = &head.fields;
+    if !headers::accepts(fields.map(), "text", "event-stream") {
         return body::refusal(&gate, StatusCode::NOT_ACCEPTABLE, "Accept must admit text/event-stream");
     }
     // What the client says of itself comes later, in `initialize`.
-    let client = Client { user_agent: peer::user_agent(map), ..Client::default() };
+    let client = Client { user_agent: peer::user_agent(fields), ..Client::default() };
     let version = Version::V2024_11_05;
     let session = match hello::open(&gate, &mount, &access, version, client, Transport::Sse).await {
         Ok(session) => session,
@@ -64,19 +64,19 @@ async fn stream(
         ..SseEvent::default()
     };
     let listener = session.listen_without_ids().announced().await;
-    let peer = Peer::holding(&gate, &mount, access, map, session);
-    gate.tasks.spawn(attend_when_begun(peer.clone(), map.clone()));
+    let peer = Peer::holding(&gate, &mount, access, fields, session);
+    gate.tasks.spawn(attend_when_begun(peer.clone(), fields.clone()));
     gate.tasks.spawn(tell_of_lost(peer.clone()));
     streams::sse(&peer, sse::write(&endpoint), listener)
 }
 
 /// What concerns the session reaches its stream from when the client has been welcomed, by way of any pod.
-async fn attend_when_begun(peer: Peer, map: http::HeaderMap) {
+async fn attend_when_begun(peer: Peer, fields: Fields) {
     let Some(session) = peer.session.clone() else { return };
     let mut open = session.listeners();
     tokio::select! {
         () = session.begun() => {
-            standing::attend(&Peer::holding(&peer.gate, &peer.mount, peer.caller.access.clone(), &map, session.clone()));
+            standing::attend(&Peer::holding(&peer.gate, &peer.mount, peer.caller.access.clone(), &fields, session.clone()));
         }
         _ = open.wait_for(|open| *open == 0) => {}
         () = session.ended().cancelled() => {}
@@ -129,20 +129,13 @@ async fn take(
         let why = "session_id is required; it is in the endpoint event of the stream";
         return peer::refused(&gate, StatusCode::BAD_REQUEST, None, code::INVALID_REQUEST, why);
     };
-    let peer = match Peer::of(
-        gate.clone(),
-        mount.clone(),
-        access.clone(),
-        head.fields.map(),
-        name,
-        Transport::Sse,
-        None,
-    )
-    .await
-    {
-        Ok(peer) => peer,
-        Err(refusal) => return refusal,
-    };
+    let peer =
+        match Peer::of(gate.clone(), mount.clone(), access.clone(), &head.fields, name, Transport::Sse, None)
+            .await
+        {
+            Ok(peer) => peer,
+            Err(refusal) => return refusal,
+        };
     let (requests, ready) = match envelope::read_body(text, gate.rules.depth) {
         Ok(Content::One(Message::Request(request))) => (vec![request], Vec::new()),
         Ok(Content::One(Message::Response(response))) => {
@@ -169,7 +162,7 @@ async fn take(
         return peer::store_away(&gate, requests.first().map(|request| &request.id));
     }
     match &requests[..] {
-        [request] if request.method == Method::Initialize => begin(peer, head.fields.map(), request).await,
+        [request] if request.method == Method::Initialize => begin(peer, &head.fields, request).await,
         [] if ready.is_empty() => body::empty(&gate, StatusCode::ACCEPTED),
         _ => {
             exchange::answer_on_stream(peer, session, requests.into(), ready);
@@ -179,9 +172,9 @@ async fn take(
 }
 
 /// `initialize`, in a session that its stream began.
-async fn begin(peer: Peer, map: &http::HeaderMap, request: &Request) -> Response<Body> {
+async fn begin(peer: Peer, fields: &Fields, request: &Request) -> Response<Body> {
     let Some(session) = peer.session.clone() else { return peer::not_found(&peer.gate, None) };
-    let (version, client) = match hello::read(&request.params, map, &request.id) {
+    let (version, client) = match hello::read(&request.params, fields, &request.id) {
         Ok(read) => read,
         Err(message) => {
             session.put(message).await;
@@ -205,7 +198,7 @@ async fn begin(peer: Peer, map: &http::HeaderMap, request: &Request) -> Response
         }
     }
     let (peer, id, params) = (
-        Peer::holding(&gate, &peer.mount, peer.caller.access.clone(), map, session.clone()),
+        Peer::holding(&gate, &peer.mount, peer.caller.access.clone(), fields, session.clone()),
         request.id.clone(),
         request.params.clone(),
     );

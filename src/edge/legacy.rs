@@ -15,6 +15,7 @@ use super::era;
 use super::gate::{Gate, Mount};
 use super::http::{self as requests, Next, Soon};
 use super::said::Said;
+use crate::http1::Fields;
 use crate::mcp::{Access, Note, Session as _};
 use crate::session::{Answered, Deleted, Ended, Resumed, Transport};
 use crate::telemetry::{evidence, metrics};
@@ -25,7 +26,7 @@ use crate::wire::{
 use axum::body::Body;
 use bytes::Bytes;
 use exchange::{Answer, Takes};
-use http::{HeaderMap, Response, StatusCode};
+use http::{Response, StatusCode};
 use peer::Peer;
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -44,7 +45,7 @@ pub fn named<'a>(
 ) -> Soon<'a, Result<Next, Response<Body>>> {
     let name = said.session().ok().flatten().unwrap_or_default();
     let peer = move |found, mount, access, message: &Message| {
-        Peer::found(gate.clone(), mount, access, said.map(), found, Transport::Streamable, id_of(message))
+        Peer::found(gate.clone(), mount, access, said.fields, found, Transport::Streamable, id_of(message))
     };
     let Some(found) = gate.sessions.at_hand(name, &access.principal, &mount.name) else {
         return requests::later(async move {
@@ -75,12 +76,12 @@ pub fn unnamed(
     gate: &Arc<Gate>,
     mount: &Arc<Mount>,
     access: Arc<Access>,
-    map: &HeaderMap,
+    fields: &Fields,
     version: Version,
     message: &Message,
 ) -> Result<Peer, Response<Body>> {
     match gate.rules.sessionless {
-        true => Ok(Peer::without(gate, mount, access, map, version)),
+        true => Ok(Peer::without(gate, mount, access, fields, version)),
         false => Err(session_required(gate, id_of(message))),
     }
 }
@@ -136,7 +137,7 @@ pub async fn batch(
             Err(refusal) => return refusal,
         }
     } else if gate.rules.sessionless {
-        Peer::without(gate, &mount, access, said.map(), version.unwrap_or(Version::UNSAID))
+        Peer::without(gate, &mount, access, said.fields, version.unwrap_or(Version::UNSAID))
     } else {
         return session_required(gate, None);
     };

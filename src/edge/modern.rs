@@ -57,7 +57,7 @@ pub fn asked<'a>(
         Err(fault) => return now(Err(misformed(gate, Some(&request.id), fault))),
     };
     let agrees = move |known: Option<Arc<Listing>>, request: &Request| match known {
-        Some(known) => modern_headers::params(&known, said.map(), &request.params, mixed)
+        Some(known) => modern_headers::params(&known, said, &request.params, mixed)
             .map_err(|fault| misformed(gate, Some(&request.id), fault)),
         None => Ok(()),
     };
@@ -84,7 +84,7 @@ fn call(
     can_stream: bool,
     request: Request,
 ) -> Result<Next, Response<Body>> {
-    let http = seen::carried(gate, said.map());
+    let http = seen::carried(gate, said.fields);
     let Request { id, method, params } = request;
     let watch = seen::arrives(gate, &caller, (&method, &params, &id), ("http", &http));
     if method == Method::Listen && !can_stream {
@@ -155,7 +155,7 @@ fn caller(
             info: info.map(kept),
             capabilities: capabilities.map(kept),
             user_agent: agent.map(Into::into),
-            headers: super::http::forwarded(gate, said.map()),
+            headers: super::http::forwarded(gate, said.fields),
         });
         let session = gate.sessions.pooled(access.principal.clone(), mount.name.clone(), client.clone());
         Caller { access: access.clone(), profile: mount.name.clone(), client, version, session }

@@ -7,7 +7,6 @@ use crate::wire::headers::{self, HeaderError};
 use crate::wire::params::Params;
 use crate::wire::{Era, Id, Method, Raw, Span, Version, code, envelope, param_headers};
 use bytes::Bytes;
-use http::HeaderMap;
 use serde_json::json;
 use std::borrow::Cow;
 
@@ -131,7 +130,7 @@ pub fn names(said: &Said<'_>, method: &Method, params: &Params, lenient: bool) -
 }
 
 /// `Mcp-Param-*` against the arguments of a tool whose schema, as these tools are known, asks for them.
-pub fn params(known: &Listing, map: &HeaderMap, params: &Params, lenient: bool) -> Result<(), Misformed> {
+pub fn params(known: &Listing, said: &Said<'_>, params: &Params, lenient: bool) -> Result<(), Misformed> {
     if !known.bears_headers() {
         return Ok(());
     }
@@ -143,7 +142,7 @@ pub fn params(known: &Listing, map: &HeaderMap, params: &Params, lenient: bool) 
         params.arguments.as_ref().map_or_else(|| Raw::trusted("{}"), |span| params.raw.part(span));
     for param in item.headers.iter() {
         let shown = &param.header;
-        let header = headers::decoded(map, shown).map_err(|e| mismatch(format!("{shown}: {e}")))?;
+        let header = headers::decoded(said.map(), shown).map_err(|e| mismatch(format!("{shown}: {e}")))?;
         match (header, param_headers::argument(&arguments, &param.path)) {
             (None, None) => {}
             (Some(header), Some(argument)) if param_headers::agree(&header, &argument) => {}

@@ -46,7 +46,7 @@ struct Found<'a> {
 #[derive(Clone)]
 pub struct Said<'a> {
     /// All of them.
-    fields: &'a Fields,
+    pub fields: &'a Fields,
     found: Found<'a>,
 }
 
@@ -209,7 +209,7 @@ impl<'a> Said<'a> {
 }
 
 /// A value as text; `None` where it has other characters than those of ASCII that are seen, and blanks.
-fn text(value: &[u8]) -> Option<&str> {
+pub fn text(value: &[u8]) -> Option<&str> {
     let plain = value.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
     std::str::from_utf8(value).ok().filter(|_| plain)
 }

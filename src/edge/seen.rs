@@ -2,6 +2,7 @@
 //! where somebody wants to know.
 
 use super::gate::Gate;
+use crate::http1::Fields;
 use crate::mcp::{Access, Caller};
 use crate::telemetry::audit::Refused;
 use crate::telemetry::{Carried, Detail, Target, Watch, metrics};
@@ -11,8 +12,8 @@ use http::{HeaderMap, StatusCode, header};
 use std::sync::Arc;
 
 /// The trace context of an HTTP request, where anybody asks for it.
-pub fn carried(gate: &Gate, map: &HeaderMap) -> Carried {
-    if gate.lookout.is_curious() { Carried::of_headers(map) } else { Carried::default() }
+pub fn carried(gate: &Gate, fields: &Fields) -> Carried {
+    if gate.lookout.is_curious() { Carried::of_headers(fields.map()) } else { Carried::default() }
 }
 
 /// A request of a client arrives. `http`: what came with the HTTP request that it came in.

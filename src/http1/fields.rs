@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 pub const MOST: usize = 100;
 
 /// The headers of one message.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Fields {
     head: Bytes,
     places: Places,
@@ -19,7 +19,7 @@ pub struct Fields {
 }
 
 /// Where the headers stand in their head, in the order they came.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Places {
     places: Vec<Place>,
     /// The lengths of their names, a bit each; the longest share one.

@@ -3,6 +3,7 @@
 use super::peer::{self, Peer};
 use crate::edge::gate::{Gate, Mount};
 use crate::edge::{self, answer, body, dispatch};
+use crate::http1::Fields;
 use crate::mcp::{Access, Client, Outcome, StoreAway};
 use crate::session::{Deleted, LiveSession, OpenError, Transport};
 use crate::telemetry::{End, metrics};
@@ -10,15 +11,15 @@ use crate::wire::params::Params;
 use crate::wire::{Id, Message, Method, Raw, Version, code, envelope, headers};
 use axum::body::Body;
 use bytes::Bytes;
-use http::header::{HeaderMap, HeaderValue};
+use http::header::HeaderValue;
 use http::{Response, StatusCode};
 use std::sync::Arc;
 
 /// What `initialize` says, with the version that it gets. Negotiation goes by the body alone, whatever the headers say.
 /// Error: the whole answer.
-pub fn read(params: &Params, map: &HeaderMap, id: &Id) -> Result<(Version, Client), Bytes> {
+pub fn read(params: &Params, fields: &Fields, id: &Id) -> Result<(Version, Client), Bytes> {
     let (version, client) = edge::hello::heard(params, id)?;
-    Ok((version, Client { user_agent: peer::user_agent(map), ..client }))
+    Ok((version, Client { user_agent: peer::user_agent(fields), ..client }))
 }
 
 /// Begins a session over Streamable HTTP.
@@ -26,18 +27,18 @@ pub async fn initialize(
     gate: Arc<Gate>,
     mount: Arc<Mount>,
     access: Arc<Access>,
-    map: &HeaderMap,
+    fields: &Fields,
     message: Message,
 ) -> Response<Body> {
     let Message::Request(request) = message else { return body::empty(&gate, StatusCode::ACCEPTED) };
     let id = request.id;
-    let (version, client) = match read(&request.params, map, &id) {
+    let (version, client) = match read(&request.params, fields, &id) {
         Ok(read) => read,
         Err(message) => return body::json(&gate, StatusCode::OK, message),
     };
     if gate.rules.stateless {
         let (status, message) =
-            answer(&Peer::without(&gate, &mount, access, map, version), &id, &request.params).await;
+            answer(&Peer::without(&gate, &mount, access, fields, version), &id, &request.params).await;
         return body::json(&gate, status.unwrap_or(StatusCode::OK), message);
     }
     let session = match open(&gate, &mount, &access, version, client, Transport::Streamable).await {
@@ -47,7 +48,7 @@ pub async fn initialize(
             return peer::refused(&gate, StatusCode::OK, Some(&id), code::INVALID_PARAMS, &why.to_string());
         }
     };
-    let peer = Peer::holding(&gate, &mount, access, map, session.clone());
+    let peer = Peer::holding(&gate, &mount, access, fields, session.clone());
     let (status, message) = answer(&peer, &id, &request.params).await;
     let mut response = body::json(&gate, status.unwrap_or(StatusCode::OK), message);
     if status.is_none() {

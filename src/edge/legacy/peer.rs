@@ -1,8 +1,9 @@
 //! A legacy client as one message finds it: its session or none, and who calls. And the refusals that name sessions.
 
 use crate::edge::gate::{Gate, Mount};
-use crate::edge::said::Said;
+use crate::edge::said::{Said, text};
 use crate::edge::{answer, body, http as requests, seen};
+use crate::http1::Fields;
 use crate::mcp::{Access, Caller, Client};
 use crate::session::{Facts, Found, LiveSession, Transport};
 use crate::telemetry::{Carried, Watch};
@@ -11,7 +12,7 @@ use crate::wire::{Id, Method, Version, code, envelope};
 use arc_swap::Guard;
 use axum::body::Body;
 use http::header;
-use http::{HeaderMap, Response, StatusCode};
+use http::{Response, StatusCode};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ impl Peer {
         id: Option<&Id>,
     ) -> Result<Peer, Response<Body>> {
         let name = said.session().ok().flatten().unwrap_or_default();
-        Peer::of(gate, mount, access, said.map(), name, Transport::Streamable, id).await
+        Peer::of(gate, mount, access, said.fields, name, Transport::Streamable, id).await
     }
 
     /// The session of this name, where it lives on `transport`.
@@ -55,13 +56,13 @@ impl Peer {
         gate: Arc<Gate>,
         mount: Arc<Mount>,
         access: Arc<Access>,
-        map: &HeaderMap,
+        fields: &Fields,
         name: &str,
         transport: Transport,
         id: Option<&Id>,
     ) -> Result<Peer, Response<Body>> {
         let found = gate.sessions.find(name, &access.principal, &mount.name).await;
-        Peer::found(gate, mount, access, map, found, transport, id)
+        Peer::found(gate, mount, access, fields, found, transport, id)
     }
 
     /// The same of a session that was looked for.
@@ -69,7 +70,7 @@ impl Peer {
         gate: Arc<Gate>,
         mount: Arc<Mount>,
         access: Arc<Access>,
-        map: &HeaderMap,
+        fields: &Fields,
         found: Found,
         transport: Transport,
         id: Option<&Id>,
@@ -81,7 +82,7 @@ impl Peer {
         };
         let facts = session.facts();
         match facts.transport == transport {
-            true => Ok(Peer::with(gate, mount, access, map, session, facts)),
+            true => Ok(Peer::with(gate, mount, access, fields, session, facts)),
             false => Err(not_found(&gate, id)),
         }
     }
@@ -91,11 +92,11 @@ impl Peer {
         gate: &Arc<Gate>,
         mount: &Arc<Mount>,
         access: Arc<Access>,
-        map: &HeaderMap,
+        fields: &Fields,
         session: Arc<LiveSession>,
     ) -> Peer {
         let facts = session.facts();
-        Peer::with(gate.clone(), mount.clone(), access, map, session, facts)
+        Peer::with(gate.clone(), mount.clone(), access, fields, session, facts)
     }
 
     /// The same, with what the session's record says.
@@ -103,11 +104,11 @@ impl Peer {
         gate: Arc<Gate>,
         mount: Arc<Mount>,
         access: Arc<Access>,
-        map: &HeaderMap,
+        fields: &Fields,
         session: Arc<LiveSession>,
         facts: Guard<Arc<Facts>>,
     ) -> Peer {
-        let forwarded = requests::forwarded(&gate, map);
+        let forwarded = requests::forwarded(&gate, fields);
         let client = if forwarded.is_empty() {
             facts.client.clone()
         } else {
@@ -121,7 +122,7 @@ impl Peer {
             session: session.clone(),
         });
         drop(facts);
-        let carried = seen::carried(&gate, map);
+        let carried = seen::carried(&gate, fields);
         Peer(Arc::new(Parts { gate, mount, caller, session: Some(session), carried }))
     }
 
@@ -130,17 +131,17 @@ impl Peer {
         gate: &Arc<Gate>,
         mount: &Arc<Mount>,
         access: Arc<Access>,
-        map: &HeaderMap,
+        fields: &Fields,
         version: Version,
     ) -> Peer {
         let client = Arc::new(Client {
-            headers: requests::forwarded(gate, map),
-            user_agent: user_agent(map),
+            headers: requests::forwarded(gate, fields),
+            user_agent: user_agent(fields),
             ..Client::default()
         });
         let session = gate.sessions.pooled(access.principal.clone(), mount.name.clone(), client.clone());
         let caller = Arc::new(Caller { access, profile: mount.name.clone(), client, version, session });
-        let carried = seen::carried(gate, map);
+        let carried = seen::carried(gate, fields);
         let (gate, mount) = (gate.clone(), mount.clone());
         Peer(Arc::new(Parts { gate, mount, caller, session: None, carried }))
     }
@@ -168,8 +169,8 @@ impl Peer {
     }
 }
 
-pub fn user_agent(map: &HeaderMap) -> Option<Arc<str>> {
-    map.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).map(Into::into)
+pub fn user_agent(fields: &Fields) -> Option<Arc<str>> {
+    fields.get(&header::USER_AGENT).and_then(text).map(Into::into)
 }
 
 /// The one answer for sessions that are unknown, ended, malformed, foreign or of another profile. No challenge: clients
