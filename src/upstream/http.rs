@@ -6,6 +6,7 @@ mod events;
 mod exchange;
 mod giveup;
 mod jar;
+mod posts;
 mod strays;
 
 use super::client::HttpClient;

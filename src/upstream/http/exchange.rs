@@ -3,6 +3,7 @@
 use super::events::Events;
 use super::giveup::GiveUp;
 use super::jar::Jar;
+use super::posts::Posts;
 use super::strays::Strays;
 use super::{HttpConfig, body};
 use crate::ticks;
@@ -38,7 +39,7 @@ enum Came {
 
 pub(super) struct Exchange {
     client: HttpClient,
-    post: Usual,
+    posts: Posts,
     get: Usual,
     delete: Usual,
     jar: Option<Jar>,
@@ -59,7 +60,7 @@ impl Exchange {
         post.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         post.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Exchange {
-            post: client.usual(Method::POST, config.url.clone(), post),
+            posts: Posts::new(&client, &config.url, &post),
             get: client.usual(Method::GET, config.url.clone(), bare.clone()),
             delete: client.usual(Method::DELETE, config.url, bare),
             client,
@@ -101,9 +102,12 @@ impl Exchange {
             let response = {
                 let (cookie, name) = (self.cookie(), request.name.as_deref().map(headers::encode));
                 let body = envelope::write_request(&request.id, &request.method, &request.params);
-                let mut post = Sending { usual: &self.post, own: own(route, cookie.as_ref())?, body };
+                let (usual, said) = self.posts.of_request(route.version, &request.method);
+                let mut post = Sending { usual, own: own(route, cookie.as_ref())?, body };
                 if route.version.is_some_and(|v| v.era() == Era::Modern) {
-                    post.own.push((&headers::METHOD, value(request.method.as_str())?));
+                    if !said {
+                        post.own.push((&headers::METHOD, value(request.method.as_str())?));
+                    }
                     if let Some(name) = &name {
                         post.own.push((&headers::NAME, name.as_bytes()));
                     }
@@ -146,14 +150,17 @@ impl Exchange {
     }
 
     pub(super) async fn send(self: Arc<Self>, route: Route, message: Bytes) -> Result<(), TransportError> {
-        self.small(&route, &self.post, message).await
+        let (post, cookie) = (self.posts.of(route.version), self.cookie());
+        self.small(&route, Sending { usual: post, own: own(&route, cookie.as_ref())?, body: message }).await
     }
 
     pub(super) async fn close(self: Arc<Self>, route: Route) -> Result<(), TransportError> {
         if route.session.is_none() {
             return Ok(());
         }
-        match self.small(&route, &self.delete, Bytes::new()).await {
+        let cookie = self.cookie();
+        let own = versioned(&route, cookie.as_ref())?;
+        match self.small(&route, Sending { usual: &self.delete, own, body: Bytes::new() }).await {
             // An upstream may keep its sessions to itself, or have ended this one already.
             Err(TransportError::Refused { status: 405, .. } | TransportError::SessionGone) => Ok(()),
             other => other,
@@ -161,9 +168,7 @@ impl Exchange {
     }
 
     /// Sends what is answered by a status alone.
-    async fn small(&self, route: &Route, usual: &Usual, body: Bytes) -> Result<(), TransportError> {
-        let cookie = self.cookie();
-        let request = Sending { usual, own: own(route, cookie.as_ref())?, body };
+    async fn small(&self, route: &Route, request: Sending<'_>) -> Result<(), TransportError> {
         within(Instant::now() + SEND_WITHIN, async {
             let response = self.send_out(route, &request).await?;
             if !response.status.is_success() {
@@ -198,7 +203,7 @@ impl Exchange {
         after: Option<&[u8]>,
     ) -> Result<client::Body, TransportError> {
         let cookie = self.cookie();
-        let mut own = own(route, cookie.as_ref())?;
+        let mut own = versioned(route, cookie.as_ref())?;
         if let Some(id) = after {
             HeaderValue::from_bytes(id).map_err(|_| garbage("an event id that no header can bear"))?;
             own.push((&headers::LAST_EVENT_ID, id));
@@ -328,12 +333,19 @@ fn session_of(fields: &Fields) -> Option<UpstreamSessionId> {
     visible.then(|| UpstreamSessionId(id.into()))
 }
 
-/// The headers of a message that goes this way.
+/// The headers of a request that goes this way, where they name the version.
+fn versioned<'a>(route: &'a Route, cookie: Option<&'a HeaderValue>) -> Result<Own<'a>, TransportError> {
+    let mut versioned = Own::new();
+    if let Some(version) = route.version {
+        versioned.push((&headers::PROTOCOL_VERSION, version.as_str().as_bytes()));
+    }
+    versioned.extend(own(route, cookie)?);
+    Ok(versioned)
+}
+
+/// The same without the version.
 fn own<'a>(route: &'a Route, cookie: Option<&'a HeaderValue>) -> Result<Own<'a>, TransportError> {
     let mut own = Own::new();
-    if let Some(version) = route.version {
-        own.push((&headers::PROTOCOL_VERSION, version.as_str().as_bytes()));
-    }
     if let Some(session) = &route.session {
         own.push((&headers::SESSION_ID, value(&session.0)?));
     }
