@@ -5,6 +5,7 @@
 
 pub mod code;
 pub mod envelope;
+mod familiar;
 pub mod headers;
 pub mod id;
 pub mod json;

@@ -3,6 +3,7 @@
 //! Noted is what is usual. An object of which more must be asked (a key escaped, given twice, or all but one that is
 //! known) is left out, and whoever reads it looks for himself, with the care that it needs.
 
+use super::familiar::Of;
 use super::json::{self, JsonError, Key, Member, Scanned, Stop};
 use super::{Span, envelope, meta, params, results};
 use smallvec::SmallVec;
@@ -155,7 +156,7 @@ impl Outline {
             let key = &text[i + 1..end];
             let known = level.known(key);
             let end = match known.and_then(|n| level.of(n)) {
-                Some(level) if text.get(start) == Some(&b'{') => self.object(text, start, depth, level)?,
+                Some(level) if text.get(start) == Some(&b'{') => self.inner(text, start, depth, level)?,
                 _ => json::value(text, start, depth)?,
             };
             let usual = match known {
@@ -174,10 +175,34 @@ impl Outline {
         }
         Ok(i + 1)
     }
+
+    /// As [`Outline::object`], where it need not be scanned if it is the one that came last.
+    fn inner(&mut self, text: &[u8], at: usize, depth: u16, level: Level) -> Scanned {
+        let Some(of) = level.familiar() else { return self.object(text, at, depth, level) };
+        let slot = level.slot();
+        if let Some(end) = of.again(text, at, self.rule, depth, &mut self.objects[slot]) {
+            return Ok(end);
+        }
+        let end = self.object(text, at, depth, level)?;
+        let noted = &self.objects[slot];
+        if noted.at == at as u32 {
+            of.keep(text, at, end, self.rule, depth, noted);
+        }
+        Ok(end)
+    }
 }
 
 impl Noted {
-    const fn nothing() -> Noted {
+    /// The same of an object that stands so much further on.
+    #[inline]
+    pub(super) fn moved(&self, by: u32) -> Noted {
+        // Of a key that is not there it counts nothing.
+        let found =
+            std::array::from_fn(|n| self.found[n].start.wrapping_add(by)..self.found[n].end.wrapping_add(by));
+        Noted { at: self.at.wrapping_add(by), keys: self.keys, found }
+    }
+
+    pub(super) const fn nothing() -> Noted {
         Noted { at: NOWHERE, keys: 0, found: [const { 0..0 }; MOST] }
     }
 
@@ -212,6 +237,15 @@ impl Level {
             Level::Params | Level::Result => 1,
             Level::Meta | Level::ResultMeta => 2,
             Level::Arguments => 3,
+        }
+    }
+
+    /// Whose object comes again and again as it was.
+    fn familiar(self) -> Option<Of> {
+        match self {
+            Level::Meta => Some(Of::Request),
+            Level::ResultMeta => Some(Of::Result),
+            _ => None,
         }
     }
 
