@@ -28,7 +28,6 @@ use bytes::Bytes;
 use exchange::{Answer, Takes};
 use http::{Response, StatusCode};
 use peer::Peer;
-use smallvec::smallvec;
 use std::sync::Arc;
 use tokio::time::MissedTickBehavior;
 
@@ -96,7 +95,7 @@ pub async fn take(peer: Peer, takes: Takes, message: Message) -> Response<Body> 
             {
                 Box::pin(session.heard_at_all()).await;
             }
-            let answer = exchange::answer(&peer, smallvec![request], Vec::new(), takes).await;
+            let answer = exchange::answer_one(&peer, request, takes).await;
             respond(&peer, answer)
         }
         Message::Notification(note) => {

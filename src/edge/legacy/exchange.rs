@@ -1,6 +1,10 @@
 //! What a legacy POST asks for, carried out to its end: a socket that closes cancels nothing. One JSON body where all
 //! answers come alone and soon; else a stream, which a session's client can resume.
 
+mod brief;
+
+pub use brief::answer_one;
+
 use super::peer::Peer;
 use super::running::{Begin, Running, Step, Steps};
 use super::streams;
@@ -65,10 +69,8 @@ enum Out {
 
 /// Runs the requests of a POST. `ready` are answers that are known already.
 pub async fn answer(peer: &Peer, requests: Few<Request>, ready: Vec<Bytes>, takes: Takes) -> Answer {
-    let opened = Arc::<Opened>::default();
-    let opener = Some(opened.clone());
-    let exchange = Exchange { opener, ..Exchange::new(peer.clone(), requests.len(), ready, takes) };
-    Attended { run: Some(Box::pin(exchange.run(requests))), tasks: &peer.gate.tasks, opened }.await
+    let exchange = Exchange::new(peer.clone(), requests.len(), ready, takes);
+    exchange.attended(&peer.gate.tasks, |exchange| Box::pin(exchange.run(requests))).await
 }
 
 /// Runs requests whose answers go to the session's one stream.
@@ -157,6 +159,7 @@ pub fn take_over(peer: Peer, inherited: Inherited) {
 
 struct Exchange {
     peer: Peer,
+    began: Instant,
     takes: Takes,
     /// Calls that have not ended.
     left: usize,
@@ -183,9 +186,10 @@ struct Asked {
 impl Exchange {
     fn new(peer: Peer, left: usize, done: Vec<Bytes>, takes: Takes) -> Exchange {
         let done = if done.is_empty() { Few::new() } else { done.into() };
-        let status = StatusCode::OK;
+        let (began, status) = (clock::lately(), StatusCode::OK);
+        let (lacks, opener, out) = (None, None, None);
         let (asking, ways) = (Vec::new(), Ways::default());
-        Exchange { peer, takes, left, done, status, lacks: None, opener: None, out: None, asking, ways }
+        Exchange { peer, began, takes, left, done, status, lacks, opener, out, asking, ways }
     }
 
     fn start(self, requests: Few<Request>) {
@@ -197,20 +201,9 @@ impl Exchange {
         let mut asked = Few::new();
         let mut calls = Few::new();
         for request in requests {
-            let (call, called) = self.call(&request);
-            let change = matches!(
-                call.method,
-                Method::SetLevel | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe
-            );
-            if self.is_noted() {
-                self.ways.begin(&call, &request.id);
-            }
-            asked.push(Asked {
-                writer: Writer::new(&call, request.id),
-                version: call.caller.version,
-                change: change.then(|| (call.method.clone(), call.params.clone())),
-            });
-            calls.push(Running::new(self.peer.clone(), Begin::New(call), called));
+            let (one, running) = self.begin(request);
+            asked.push(one);
+            calls.push(running);
         }
         let pending = match &self.out {
             Some(Out::Session(session)) if self.is_noted() => {
@@ -218,10 +211,45 @@ impl Exchange {
             }
             _ => None,
         };
-        self.see_through(&asked, &mut Steps::of(calls)).await;
+        self.see_through(&asked, &mut Steps::of(calls), None).await;
         if let Some(pending) = pending {
             Box::pin(pending.done()).await;
         }
+    }
+
+    /// Runs in the task of its socket, as long as that waits for the answer.
+    async fn attended(
+        mut self,
+        tasks: &TaskTracker,
+        run: impl FnOnce(Exchange) -> BoxFuture<'static, ()>,
+    ) -> Answer {
+        let opened = Arc::<Opened>::default();
+        self.opener = Some(opened.clone());
+        Attended { run: Some(run(self)), tasks, opened }.await
+    }
+
+    /// A request begins to run.
+    fn begin(&self, request: Request) -> (Asked, Running) {
+        let (call, called) = self.call(&request);
+        let change = matches!(
+            call.method,
+            Method::SetLevel | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe
+        );
+        if self.is_noted() {
+            self.ways.begin(&call, &request.id);
+        }
+        let asked = Asked {
+            version: call.caller.version,
+            change: change.then(|| (call.method.clone(), call.params.clone())),
+            writer: Writer::new(&call, request.id),
+        };
+        (asked, Running::new(self.peer.clone(), Begin::New(call), called))
+    }
+
+    /// Goes on with a call that has begun, from the step that it has come to.
+    async fn go_on(mut self, asked: Asked, running: Running, first: Option<Step>) {
+        let first = first.map(|step| (0, step));
+        self.see_through(&[asked], &mut Steps::One(running), first).await;
     }
 
     /// The calls that another pod began, on the stream that it left.
@@ -242,17 +270,18 @@ impl Exchange {
         if let Some(Out::Logged(outlet)) = &self.out {
             self.ways.note_all(outlet);
         }
-        self.see_through(&asked, &mut Steps::of(rest)).await;
+        self.see_through(&asked, &mut Steps::of(rest), None).await;
     }
 
-    async fn see_through(&mut self, asked: &[Asked], steps: &mut Steps) {
-        let ended = match self.carry(asked, steps).await {
+    async fn see_through(&mut self, asked: &[Asked], steps: &mut Steps, first: Option<(usize, Step)>) {
+        let ended = match self.carry(asked, steps, first).await {
             Ok(()) => match self.out.take() {
                 // The last of them was cancelled: the stream ends with no further answer.
                 Some(Out::Logged(outlet)) => Box::pin(outlet.finish(None)).await,
                 Some(Out::Passing(_) | Out::Session(_)) => Ok(()),
                 None => {
-                    self.finish();
+                    let answer = self.whole();
+                    self.give(answer);
                     Ok(())
                 }
             },
@@ -270,12 +299,17 @@ impl Exchange {
     }
 
     /// Until every call has ended. What only some calls need is in boxes of its own: all of this is moved with every one.
-    async fn carry(&mut self, asked: &[Asked], steps: &mut Steps) -> Result<(), Unsent> {
+    async fn carry(
+        &mut self,
+        asked: &[Asked],
+        steps: &mut Steps,
+        mut first: Option<(usize, Step)>,
+    ) -> Result<(), Unsent> {
         if !self.takes.json || self.out.is_some() {
             Box::pin(self.open()).await?;
         }
-        let (now, between) = (clock::lately(), self.peer.gate.rules.keep_alive);
-        let (open_at, mut beat_at) = (now + self.peer.gate.rules.open_after, now + between);
+        let between = self.peer.gate.rules.keep_alive;
+        let (open_at, mut beat_at) = (self.began + self.peer.gate.rules.open_after, self.began + between);
         let mut timer = Deadline::at(open_at.min(beat_at));
         while self.left > 0 {
             let logged = match &self.out {
@@ -294,9 +328,15 @@ impl Exchange {
                     None => std::future::pending().await,
                 }
             };
+            let next = async {
+                match first.take() {
+                    Some(step) => Some(step),
+                    None => steps.next().await,
+                }
+            };
             let step = tokio::select! {
                 biased;
-                step = steps.next() => step,
+                step = next => step,
                 () = moved => {
                     Box::pin(self.note_ways()).await?;
                     continue;
@@ -344,7 +384,7 @@ impl Exchange {
             trail: (self.peer.session.is_some() && self.is_noted()).then(Arc::default),
             // What is cancelled is dropped here.
             cancel: Cancel::never(),
-            deadline: clock::lately() + self.peer.gate.rules.call,
+            deadline: self.began + self.peer.gate.rules.call,
             watch: Some(self.peer.arrives((&request.method, &request.params, &request.id))),
         };
         (call, called)
@@ -529,20 +569,19 @@ impl Exchange {
         }
     }
 
-    /// All calls have ended, and no stream was opened.
-    fn finish(&mut self) {
+    /// The answer, where all calls have ended and no stream was opened.
+    fn whole(&mut self) -> Answer {
         if self.done.is_empty() {
-            return self.give(Answer::Nothing);
+            return Answer::Nothing;
         }
         let body =
             if self.takes.batch { envelope::write_batch(&self.done) } else { self.done.swap_remove(0) };
-        let answer = match self.lacks.take() {
+        match self.lacks.take() {
             // A batch has one status, whatever its members came to.
             _ if self.takes.batch => Answer::Whole(StatusCode::OK, body),
             Some(scopes) => Answer::Lacking(scopes, body),
             None => Answer::Whole(self.status, body),
-        };
-        self.give(answer);
+        }
     }
 
     fn give(&mut self, answer: Answer) {

@@ -82,7 +82,7 @@ impl Running {
     }
 
     /// The next step; `None` after the last.
-    async fn next(&mut self) -> Option<Step> {
+    pub(super) async fn next(&mut self) -> Option<Step> {
         let Running { state, called } = self;
         if matches!(state, State::Over) {
             return None;
