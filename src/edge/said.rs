@@ -85,23 +85,21 @@ impl<'a> Said<'a> {
     pub fn of(fields: &'a Fields) -> Said<'a> {
         let mut found = Found::default();
         for (name, value) in fields.iter() {
-            let (values, full) = match name.len() {
-                4 => (&mut found.host, "host"),
-                6 if name[0] | 32 == b'o' => (&mut found.origin, "origin"),
-                6 if name[0] | 32 == b'e' => (&mut found.expect, "expect"),
-                6 => (&mut found.accept, "accept"),
-                8 => (&mut found.name, "mcp-name"),
-                10 if name[0] | 32 == b'm' => (&mut found.method, "mcp-method"),
-                10 => (&mut found.agent, "user-agent"),
-                12 => (&mut found.media, "content-type"),
-                14 if name[0] | 32 == b'c' => (&mut found.length, "content-length"),
-                14 => (&mut found.session, "mcp-session-id"),
-                20 => (&mut found.version, "mcp-protocol-version"),
+            let values = match name.len() {
+                4 if is(name, b"host") => &mut found.host,
+                6 if is(name, b"accept") => &mut found.accept,
+                6 if is(name, b"origin") => &mut found.origin,
+                6 if is(name, b"expect") => &mut found.expect,
+                8 if is(name, b"mcp-name") => &mut found.name,
+                10 if is(name, b"mcp-method") => &mut found.method,
+                10 if is(name, b"user-agent") => &mut found.agent,
+                12 if is(name, b"content-type") => &mut found.media,
+                14 if is(name, b"content-length") => &mut found.length,
+                14 if is(name, b"mcp-session-id") => &mut found.session,
+                20 if is(name, b"mcp-protocol-version") => &mut found.version,
                 _ => continue,
             };
-            if name.eq_ignore_ascii_case(full.as_bytes()) {
-                values.add(value);
-            }
+            values.add(value);
         }
         Said { fields, found }
     }
@@ -143,7 +141,14 @@ impl<'a> Said<'a> {
 
     /// `Content-Length`, where there is one.
     pub fn length(&self) -> Option<u64> {
-        text(self.found.length.first()?)?.parse().ok()
+        let length = self.found.length.first()?;
+        // So many digits fit any number.
+        let digit =
+            |number: u64, byte: &u8| byte.is_ascii_digit().then(|| number * 10 + u64::from(byte - b'0'));
+        match length.len() {
+            1..20 => length.iter().try_fold(0, digit).or_else(|| text(length)?.parse().ok()),
+            _ => text(length)?.parse().ok(),
+        }
     }
 
     pub fn agent(&self) -> Option<&'a str> {
@@ -208,10 +213,19 @@ impl<'a> Said<'a> {
     }
 }
 
+/// Whether a header has this name, of small letters and hyphens. Among the characters that a name may have, a letter's other
+/// case is the one that differs from it by this bit, and from a hyphen none does.
+fn is<const LENGTH: usize>(name: &[u8], this: &[u8; LENGTH]) -> bool {
+    let differs = |name: &[u8; LENGTH]| {
+        name.iter().zip(this).fold(0, |differs, (said, this)| differs | (said | 0x20) ^ this)
+    };
+    name.len() == LENGTH && name.first_chunk().is_some_and(|name| differs(name) == 0)
+}
+
 /// A value as text; `None` where it has other characters than those of ASCII that are seen, and blanks.
 pub fn text(value: &[u8]) -> Option<&str> {
-    let plain = value.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
-    std::str::from_utf8(value).ok().filter(|_| plain)
+    let plain = || value.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
+    headers::clear(value).or_else(|| std::str::from_utf8(value).ok().filter(|_| plain()))
 }
 
 #[cfg(test)]
@@ -252,10 +266,15 @@ mod tests {
             "[ -~\t]{0,12}".prop_map(String::into_bytes),
             prop::collection::vec(prop_oneof![Just(b','), Just(b' '), 0x80..=0xffu8, b'!'..=b'~'], 0..6),
         ];
-        let header = (prop::sample::select(names.to_vec()), values);
-        prop::collection::vec(header, 0..12).prop_map(|headers| {
-            let headers: Vec<_> =
-                headers.iter().map(|(name, value)| (name.as_str().as_bytes(), &value[..])).collect();
+        let name = (prop::sample::select(names.to_vec()), any::<u32>()).prop_map(|(name, large)| {
+            let cased = |(at, letter): (usize, u8)| match large >> at & 1 {
+                0 => letter,
+                _ => letter.to_ascii_uppercase(),
+            };
+            name.as_str().bytes().enumerate().map(cased).collect::<Vec<_>>()
+        });
+        prop::collection::vec((name, values), 0..12).prop_map(|headers| {
+            let headers: Vec<_> = headers.iter().map(|(name, value)| (&name[..], &value[..])).collect();
             Fields::of(&headers)
         })
     }

@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 /// A call in the task of its socket. Dropped with that before it has ended, it is carried out by a task.
 struct Brief<'a> {
     held: Option<(Exchange, Asked, Running)>,
+    over: bool,
     tasks: &'a TaskTracker,
 }
 
@@ -28,15 +29,18 @@ pub async fn answer_one(peer: &Peer, request: Request, takes: Takes) -> Answer {
         return Box::pin(exchange.attended(tasks, |exchange| Box::pin(exchange.run(requests)))).await;
     }
     let (asked, running) = exchange.begin(request);
-    let mut brief = Brief { held: Some((exchange, asked, running)), tasks };
+    let mut brief = Brief { held: Some((exchange, asked, running)), over: false, tasks };
     let step = ticks::within(soon, brief.next()).await;
-    let Some((mut exchange, asked, running)) = brief.held.take() else { return Answer::Nothing };
-    match step {
-        Some(Some(Step::Event(Event::Done(outcome)))) if asked.change.is_none() => {
-            exchange.answered(0, &asked, outcome);
+    match (step, &mut brief.held) {
+        (Some(Some(Step::Event(Event::Done(outcome)))), Some((exchange, asked, _)))
+            if asked.change.is_none() =>
+        {
+            exchange.answered(0, asked, outcome);
+            brief.over = true;
             exchange.whole()
         }
-        step => {
+        (step, held) => {
+            let Some((exchange, asked, running)) = held.take() else { return Answer::Nothing };
             let run = |exchange: Exchange| -> BoxFuture<'static, ()> {
                 Box::pin(exchange.go_on(asked, running, step.flatten()))
             };
@@ -56,7 +60,8 @@ impl Brief<'_> {
 
 impl Drop for Brief<'_> {
     fn drop(&mut self) {
-        if let Some((exchange, asked, running)) = self.held.take()
+        if !self.over
+            && let Some((exchange, asked, running)) = self.held.take()
             && tokio::runtime::Handle::try_current().is_ok()
         {
             self.tasks.spawn(exchange.go_on(asked, running, None));
