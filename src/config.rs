@@ -178,7 +178,7 @@ pub struct Limits {
     #[serde(with = "units::size")]
     #[schemars(schema_with = "units::size_schema", extend("x-min" = "1KiB", "x-max" = "1GiB"))]
     pub upstream_message_bytes: usize,
-    /// Largest head (request line and headers) of a client's request; more is 431, without a body.
+    /// Largest head (request line and headers) of a client's request; more is 431.
     #[serde(with = "units::size")]
     #[schemars(schema_with = "units::size_schema", extend("x-min" = "8KiB", "x-max" = "1MiB"))]
     pub header_bytes: usize,

@@ -55,7 +55,9 @@ async fn a_new_key_is_found_when_a_token_names_it() {
 #[tokio::test]
 async fn a_key_that_is_withdrawn_opens_nothing_once_that_is_known() {
     let issuer = Issuer::start("EdDSA").await;
-    let gateway = Gateway::demo(config(&issuer, json!({})));
+    // It is asked again and again until the gateway may ask for the keys again.
+    let many = json!({ "rates": { "unauthenticated": "1000/s burst 1000" } });
+    let gateway = Gateway::demo(config(&issuer, many));
     let (old, next) = (issuer.token(RESOURCE, "alice"), Key::new("second", "ES256"));
     assert_eq!(list_as(&gateway, "/mcp", &old).await.status, 200);
     issuer.publish(json!([next.public()]));
