@@ -4,12 +4,14 @@
 mod date;
 mod fields;
 mod framing;
+mod lines;
 mod output;
 mod request;
 mod response;
 
 pub use fields::{Fields, MOST, Places, line_end, quick_lines};
 pub use framing::{Framing, Part};
+pub use lines::{line, number_line};
 pub use output::Output;
 pub use request::{Head, HeadError, HeadReader, Request};
 pub use response::{Frames, write_head};

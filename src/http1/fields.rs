@@ -79,26 +79,36 @@ impl Fields {
         self.places.places.iter().map(|place| (self.slice(place.name), self.slice(place.value)))
     }
 
+    #[inline]
     fn slice(&self, (start, end): (u32, u32)) -> &[u8] {
         &self.head[start as usize..end as usize]
     }
 
     /// The first value of a header.
     pub fn get(&self, name: &HeaderName) -> Option<&[u8]> {
-        self.all(name).next()
+        let name = name.as_str().as_bytes();
+        let place = self.may_hold(name).iter().find(|place| self.is_named(place, name))?;
+        Some(self.slice(place.value))
     }
 
     /// All values of a header, in the order they came.
     #[inline]
     pub fn all(&self, name: &HeaderName) -> impl DoubleEndedIterator<Item = &[u8]> {
         let name = name.as_str().as_bytes();
-        let any = self.places.lengths & bit(name.len()) != 0;
-        let places = if any { &self.places.places[..] } else { &[] };
-        let named = move |place: &&Place| {
-            let (start, end) = place.name;
-            (end - start) as usize == name.len() && self.slice(place.name).eq_ignore_ascii_case(name)
-        };
-        places.iter().filter(named).map(|place| self.slice(place.value))
+        let named = move |place: &&Place| self.is_named(place, name);
+        self.may_hold(name).iter().filter(named).map(|place| self.slice(place.value))
+    }
+
+    /// All places, where one may be of this name.
+    #[inline]
+    fn may_hold(&self, name: &[u8]) -> &[Place] {
+        if self.places.lengths & bit(name.len()) == 0 { &[] } else { &self.places.places }
+    }
+
+    #[inline]
+    fn is_named(&self, place: &Place, name: &[u8]) -> bool {
+        let (start, end) = place.name;
+        (end - start) as usize == name.len() && self.slice(place.name).eq_ignore_ascii_case(name)
     }
 
     /// All of them as others want them.

@@ -1,12 +1,12 @@
 //! The head of a response, and how its body is framed (RFC 9112 6 and 7).
 
 use super::date;
+use super::lines::{line, number_line};
 use super::output::Output;
 use super::request::says;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
-use http::{HeaderName, Method, StatusCode, Version, response};
-use std::io::Write;
+use http::{Method, StatusCode, Version, response};
 
 /// What a head is likely to fit in.
 const ROOM: usize = 512;
@@ -140,22 +140,6 @@ pub fn write_head(
     }
     out.extend_from_slice(b"\r\n");
     if *method == Method::HEAD { Frames::Nothing } else { frames }
-}
-
-fn line(out: &mut BytesMut, name: &HeaderName, value: &[u8]) {
-    out.extend_from_slice(name.as_str().as_bytes());
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
-}
-
-fn number_line(out: &mut BytesMut, name: &HeaderName, value: u64) {
-    let mut digits = [0; 20];
-    let mut rest = &mut digits[..];
-    // Twenty digits are as many as the largest has.
-    let _ = write!(rest, "{value}");
-    let left = rest.len();
-    line(out, name, &digits[..20 - left]);
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! What requests of one kind have in common: the head of an HTTP/1.1 request, written once and copied into each. Knows no
 //! sockets.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use crate::http1::{line, number_line};
+use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use smallvec::SmallVec;
@@ -53,9 +54,7 @@ impl Usual {
             true => self.begin(own, out),
         }
         if body > 0 || matches!(self.method, Method::POST | Method::PUT) {
-            out.extend_from_slice(b"content-length: ");
-            number(out, body);
-            out.extend_from_slice(b"\r\n");
+            number_line(out, &CONTENT_LENGTH, body as u64);
         }
         out.extend_from_slice(b"\r\n");
     }
@@ -118,28 +117,6 @@ fn bit(name: &HeaderName) -> u64 {
     let name = name.as_str().as_bytes();
     let (Some(first), Some(last)) = (name.first(), name.last()) else { return 0 };
     1 << ((name.len() + 11 * usize::from(*first) + usize::from(*last)) % 64)
-}
-
-fn line(out: &mut BytesMut, name: &HeaderName, value: &[u8]) {
-    let name = name.as_str().as_bytes();
-    out.reserve(name.len() + value.len() + 4);
-    out.put_slice(name);
-    out.put_slice(b": ");
-    out.put_slice(value);
-    out.put_slice(b"\r\n");
-}
-
-fn number(out: &mut BytesMut, number: usize) {
-    let (mut digits, mut at, mut left) = ([0; 20], 20, number);
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (left % 10) as u8;
-        left /= 10;
-        if left == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
 }
 
 /// `Host` for an absolute URI: without a login, and without the scheme's own port (RFC 9110 7.2).
