@@ -109,7 +109,8 @@ fn message(text: &Bytes, span: Span, rule: Rule, outline: &Outline) -> Result<Me
     let Some(method) = method else {
         return response(text, result, error, id_span.as_ref(), id, outline);
     };
-    let Some(method) = json::string(text, &method).map(|name| Method::parse(&name)) else {
+    let known = Method::of_token(&text[method.start as usize..method.end as usize]);
+    let Some(method) = known.or_else(|| json::string(text, &method).map(|name| Method::parse(&name))) else {
         return Err(invalid(id, "\"method\" must be a string"));
     };
     if result.is_some() || error.is_some() {

@@ -22,6 +22,14 @@ macro_rules! methods {
                 }
             }
 
+            /// The method whose name is a JSON string as it stands, quotes included; `None` for what must be read to be known.
+            pub fn of_token(token: &[u8]) -> Option<Method> {
+                match token {
+                    $(token if token == concat!("\"", $text, "\"").as_bytes() => Some(Method::$name),)+
+                    _ => None,
+                }
+            }
+
             pub fn as_str(&self) -> &str {
                 match self {
                     $(Method::$name => $text,)+
@@ -134,6 +142,17 @@ impl fmt::Debug for Method {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_is_the_method_of_its_text() {
+        for name in ["tools/call", "ping", "tools/calls", "", "own"] {
+            let method = Method::parse(name);
+            let token = method.token();
+            let known = Method::of_token(token.as_bytes());
+            assert_eq!(known, (!matches!(method, Method::Other(_))).then_some(method.clone()), "{name}");
+            assert_eq!(Method::of_token(name.as_bytes()), None);
+        }
+    }
 
     #[test]
     fn no_name_breaks_the_line_that_shows_it() {
