@@ -46,7 +46,7 @@ impl Places {
         self.places.push(Place { name: short(name), value: short(value) });
     }
 
-    pub fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.places.len()
     }
 }

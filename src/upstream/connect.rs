@@ -158,10 +158,10 @@ impl Connector {
 
 impl Io {
     /// The TCP connection, where nothing stands on it; else what it was.
-    pub fn into_tcp(self) -> Result<TcpStream, Io> {
+    pub fn into_tcp(self) -> Result<TcpStream, Box<Io>> {
         match self.stream {
             Stream::Straight(MaybeHttpsStream::Http(tcp)) => Ok(tcp.into_inner()),
-            stream => Err(Io { stream }),
+            stream => Err(Box::new(Io { stream })),
         }
     }
 }

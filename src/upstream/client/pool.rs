@@ -55,13 +55,9 @@ impl Pool {
     /// A connection to the server that `uri` names. It may have ended since it was last driven.
     pub(super) fn take(&self, uri: &Uri) -> Option<Box<Connection>> {
         let waiting = &mut self.idle().waiting;
-        let (since, connection) = match waiting.pop_if(|(_, last)| last.serves(uri)) {
-            Some(last) => last,
-            None => {
-                let at = waiting.iter().rposition(|(_, connection)| connection.serves(uri))?;
-                waiting.remove(at)
-            }
-        };
+        let at = waiting.iter().rposition(|(_, connection)| connection.serves(uri))?;
+        // Nearly always the last, which moves no other.
+        let (since, connection) = if at + 1 == waiting.len() { waiting.pop()? } else { waiting.remove(at) };
         // Then the others are older still, and are swept.
         (clock::since(since) < self.longest).then_some(connection)
     }

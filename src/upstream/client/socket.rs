@@ -20,7 +20,7 @@ impl Socket {
     pub(super) fn of(io: Io) -> Socket {
         match io.into_tcp() {
             Ok(tcp) => Socket::Plain(tcp),
-            Err(io) => Socket::Layered(Box::new(TokioIo::new(io))),
+            Err(io) => Socket::Layered(Box::new(TokioIo::new(*io))),
         }
     }
 

@@ -154,7 +154,8 @@ mod tests {
         let (two, other) = (HeaderName::from_static("x-two"), HeaderName::from_static("other"));
         let post = usual(Method::POST, "http://a.example/mcp?a=b", &headers, false);
         let told = "POST /mcp?a=b HTTP/1.1\r\nhost: a.example\r\nx-one: 1\r\n";
-        let table: [(&[(&HeaderName, &str)], usize, &str); 5] = [
+        type Given<'a> = &'a [(&'a HeaderName, &'a str)];
+        let table: [(Given, usize, &str); 5] = [
             (&[(&two, "3"), (&two, "4")], 2, "x-two: 4\r\ncontent-length: 2\r\n\r\n"),
             (&[(&other, "3")], 10, "x-two: 2\r\nother: 3\r\ncontent-length: 10\r\n\r\n"),
             (&[(&other, "3"), (&other, "4")], 0, "x-two: 2\r\nother: 4\r\ncontent-length: 0\r\n\r\n"),

@@ -71,7 +71,7 @@ impl Exchange {
         }
     }
 
-    /// A block, for a function would hold what it is given twice.
+    #[expect(clippy::manual_async_fn, reason = "an async function holds what it is given twice")]
     pub(super) fn request(mut giveup: GiveUp) -> impl Future<Output = Result<Answered, TransportError>> {
         async move {
             let came = {

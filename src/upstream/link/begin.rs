@@ -138,9 +138,8 @@ impl Inner {
                 Ok(answered) => return Ok(Begun { answered, hop, progress }),
                 Err(came) => came,
             };
-            match Box::pin(self.judged(job, &hop, &mut tried, *came)).await? {
-                Some(answered) => return Ok(Begun { answered, hop, progress }),
-                None => {}
+            if let Some(answered) = Box::pin(self.judged(job, &hop, &mut tried, *came)).await? {
+                return Ok(Begun { answered, hop, progress });
             }
         }
     }

@@ -77,8 +77,11 @@ impl Inner {
 
     /// The route of a message in this hop. Of the client's headers those go that the configuration lists.
     pub(super) fn route(&self, caller: &Caller, hop: &Hop, params: Vec<(HeaderName, HeaderValue)>) -> Route {
-        let mut headers = params;
-        headers.extend(self.forwarded(caller));
+        let (mut headers, forwarded) = (params, self.forwarded(caller));
+        // Mostly there are none, and nothing need be made ready for them.
+        if !forwarded.is_empty() {
+            headers.extend(forwarded);
+        }
         Route {
             version: Some(hop.version),
             session: hop.session.clone(),
