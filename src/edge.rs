@@ -14,6 +14,7 @@ pub mod era;
 mod feed;
 pub mod fill;
 pub mod gate;
+pub mod given;
 pub mod guard;
 mod heads;
 pub mod hello;

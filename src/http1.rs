@@ -14,4 +14,4 @@ pub use framing::{Framing, Part};
 pub use lines::{line, number_line};
 pub use output::Output;
 pub use request::{Head, HeadError, HeadReader, Request};
-pub use response::{Frames, write_head};
+pub use response::{Frames, Misframed, write_head, write_plain};

@@ -26,12 +26,24 @@ pub struct Signature {
     name: HeaderValue,
     /// All headers of an answer that is JSON, which most are: to copy them costs less than to put them together.
     json: HeaderMap,
+    /// The same as lines of a head.
+    lines: Bytes,
 }
 
 impl Signature {
     pub fn of(name: HeaderValue) -> Signature {
         let json = [(header::CONTENT_TYPE, JSON), (REPLICA.clone(), name.clone())];
-        Signature { name, json: json.into_iter().collect() }
+        let json: HeaderMap = json.into_iter().collect();
+        let line = |(name, value): (&HeaderName, &HeaderValue)| {
+            [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat()
+        };
+        let lines = json.iter().flat_map(line).collect();
+        Signature { name, json, lines }
+    }
+
+    /// The headers of an answer that is JSON, as lines of its head.
+    pub fn lines(&self) -> &Bytes {
+        &self.lines
     }
 }
 

@@ -2,9 +2,12 @@
 //! meanwhile waits; a client that goes ends what is done for it. Knows no MCP.
 
 use super::feed::{self, Feed};
+use super::given::Given;
 use super::heads::Heads;
 use super::outlet::Outlet;
-use crate::http1::{Frames, Framing, Head, HeadError, HeadReader, Part, Request, write_head};
+use crate::http1::{
+    Frames, Framing, Head, HeadError, HeadReader, Misframed, Part, Request, write_head, write_plain,
+};
 use crate::telemetry::metrics;
 use axum::body::{Body, HttpBody};
 use bytes::{Bytes, BytesMut};
@@ -82,7 +85,7 @@ impl Connection {
     pub async fn serve<F, A>(mut self, answer: F, closing: &AtomicBool)
     where
         F: Fn(Request, Body) -> A,
-        A: Future<Output = Response<Body>>,
+        A: Future<Output: Into<Given>>,
     {
         loop {
             let head = match poll_fn(|context| self.poll_head(closing, context)).await {
@@ -102,15 +105,11 @@ impl Connection {
             let mut work = Box::pin(answer(request, body));
             let worked = poll_fn(|context| self.poll_work(work.as_mut(), &mut asked.rest, context)).await;
             drop(work);
-            let Some(response) = worked else { return };
+            let Some(given) = worked else { return };
             // Of a body that nobody read, the rest would be taken for the next head.
-            let unread = asked.rest.is_some_and(|rest| !rest.feed.is_whole());
+            let unread = asked.rest.as_ref().is_some_and(|rest| !rest.feed.is_whole());
             asked.lasts &= !unread && !closing.load(Relaxed);
-            let (parts, body) = response.into_parts();
-            let known = body.size_hint().exact();
-            let about = (&asked.method, asked.version);
-            let frames = write_head(about, &parts, known, &mut asked.lasts, self.outlet.output.head());
-            drop(parts);
+            let Ok((body, frames)) = self.write(given.into(), &mut asked) else { return };
             if self.send(body, frames).await.is_err() {
                 return;
             }
@@ -123,6 +122,24 @@ impl Connection {
             }
         }
         let _ = self.socket.shutdown().await;
+    }
+
+    /// Writes the head of an answer, and what of its body is there. Error: the body is not as long as it says.
+    fn write(&mut self, given: Given, asked: &mut Asked) -> Result<(Body, Frames), Misframed> {
+        let (output, about) = (&mut self.outlet.output, (&asked.method, asked.version));
+        match given {
+            Given::Plain { lines, message } => {
+                let length = message.len() as u64;
+                let mut frames = write_plain(about, &lines, length, &mut asked.lasts, output.head());
+                frames.push(message, output)?;
+                Ok((Body::empty(), frames))
+            }
+            Given::Whole(response) => {
+                let (parts, body) = response.into_parts();
+                let known = body.size_hint().exact();
+                Ok((body, write_head(about, &parts, known, &mut asked.lasts, output.head())))
+            }
+        }
     }
 
     /// The next head; none where no more is to come.
@@ -200,12 +217,12 @@ impl Connection {
     }
 
     /// The answer; none when the client has gone.
-    fn poll_work<A: Future<Output = Response<Body>>>(
+    fn poll_work<A: Future>(
         &mut self,
         mut work: Pin<&mut A>,
         rest: &mut Option<Rest>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Response<Body>>> {
+    ) -> Poll<Option<A::Output>> {
         loop {
             if let Poll::Ready(response) = work.as_mut().poll(context) {
                 return Poll::Ready(Some(response));

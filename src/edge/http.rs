@@ -2,6 +2,7 @@
 
 use super::era::{self, Taken};
 use super::gate::{Gate, Mount};
+use super::given::Given;
 use super::legacy::exchange::Takes;
 use super::legacy::peer::Peer;
 use super::modern_headers::Misformed;
@@ -60,7 +61,7 @@ pub enum Next {
 }
 
 /// Answers any request on the public listener.
-pub async fn serve(gate: Arc<Gate>, head: Request, mut body: Body, peer: SocketAddr) -> Response<Body> {
+pub async fn serve(gate: Arc<Gate>, head: Request, mut body: Body, peer: SocketAddr) -> Given {
     let came = Came { head: &head, said: Said::of(&head.fields), peer };
     let origin = came.said.origin();
     // Such a client sends its body once it is given leave, which reading would give.
@@ -73,10 +74,14 @@ pub async fn serve(gate: Arc<Gate>, head: Request, mut body: Body, peer: SocketA
         Way::Call(next, told) => {
             // What is a part of the connection's buffer is not kept while the call runs.
             drop(head);
-            let mut response = match next {
-                Next::Modern(asked) => modern::respond(gate, asked).await,
+            let given = match next {
+                Next::Modern(asked) => modern::respond(&gate, asked).await,
                 Next::Legacy(peer, takes, message) => legacy::take(peer, takes, message).await,
             };
+            if matches!(given, Given::Plain { .. }) && told.is_none() && origin.is_none() {
+                return given;
+            }
+            let mut response = given.into_response(&gate);
             limited::told(told, response.headers_mut());
             guard::cors(origin, response)
         }
@@ -86,7 +91,7 @@ pub async fn serve(gate: Arc<Gate>, head: Request, mut body: Body, peer: SocketA
         // There may be more of the body still: the connection cannot serve another request.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    response
+    response.into()
 }
 
 async fn way(gate: &Arc<Gate>, came: &Came<'_>, body: &mut Body) -> Way {

@@ -13,6 +13,7 @@ use super::body;
 use super::dispatch;
 use super::era;
 use super::gate::{Gate, Mount};
+use super::given::Given;
 use super::http::{self as requests, Next, Soon};
 use super::said::Said;
 use crate::http1::Fields;
@@ -86,7 +87,7 @@ pub fn unnamed(
 }
 
 /// Answers a message.
-pub async fn take(peer: Peer, takes: Takes, message: Message) -> Response<Body> {
+pub async fn take(peer: Peer, takes: Takes, message: Message) -> Given {
     match message {
         Message::Request(request) => {
             // A client that opens its stream and calls at once counts on hearing what the call brings about.
@@ -100,9 +101,9 @@ pub async fn take(peer: Peer, takes: Takes, message: Message) -> Response<Body> 
         }
         Message::Notification(note) => {
             notified(&peer, note);
-            body::empty(&peer.gate, StatusCode::ACCEPTED)
+            body::empty(&peer.gate, StatusCode::ACCEPTED).into()
         }
-        Message::Response(response) => Box::pin(answered(&peer, response)).await,
+        Message::Response(response) => Box::pin(answered(&peer, response)).await.into(),
     }
 }
 
@@ -150,7 +151,7 @@ pub async fn batch(
         return body::empty(gate, StatusCode::ACCEPTED);
     }
     let answer = exchange::answer(&peer, requests.into(), ready, takes(said.accepted(), true)).await;
-    respond(&peer, answer)
+    respond(&peer, answer).into_response(gate)
 }
 
 /// The requests of a batch, and the answers to what is none. Notifications and responses are taken on the way.
@@ -315,13 +316,14 @@ pub fn notified(peer: &Peer, note: Notification) {
     }
 }
 
-fn respond(peer: &Peer, answer: Answer) -> Response<Body> {
+fn respond(peer: &Peer, answer: Answer) -> Given {
+    let gate = &peer.gate;
     match answer {
-        Answer::Whole(status, message) => body::json(&peer.gate, status, message),
-        Answer::Lacking(scopes, message) => body::forbidden(&peer.gate, &peer.caller, &scopes, message),
-        Answer::Resumable(follower) => streams::answering(peer, follower),
-        Answer::Passing(messages) => streams::passing(peer, messages),
-        Answer::Nothing => body::empty(&peer.gate, StatusCode::ACCEPTED),
+        Answer::Whole(status, message) => Given::json(gate, status, message),
+        Answer::Lacking(scopes, message) => body::forbidden(gate, &peer.caller, &scopes, message).into(),
+        Answer::Resumable(follower) => streams::answering(peer, follower).into(),
+        Answer::Passing(messages) => streams::passing(peer, messages).into(),
+        Answer::Nothing => body::empty(gate, StatusCode::ACCEPTED).into(),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::aside::Aside;
 use super::connection::Connection;
 use super::gate::Gate;
+use super::given::Given;
 use super::heads::Heads;
 use crate::http1::Request;
 use crate::lifecycle::Lifecycle;
@@ -12,7 +13,7 @@ use crate::ticks;
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use futures_util::FutureExt;
-use http::Response;
+
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -92,7 +93,7 @@ pub async fn public(listener: TcpListener, gates: Arc<ArcSwap<Gate>>, lifecycle:
 pub async fn serve<F, A>(listener: TcpListener, bounds: Bounds, answer: F, ends: Ends)
 where
     F: Fn(http::Request<Body>, SocketAddr) -> A + Clone + Send + Sync + 'static,
-    A: Future<Output = Response<Body>> + Send + 'static,
+    A: Future<Output: Into<Given> + Send> + Send + 'static,
 {
     accept(listener, bounds, move |head: Request, body, peer| answer(head.with(body), peer), ends).await;
 }
@@ -101,7 +102,7 @@ where
 async fn accept<F, A>(listener: TcpListener, bounds: Bounds, answer: F, ends: Ends)
 where
     F: Fn(Request, Body, SocketAddr) -> A + Clone + Send + Sync + 'static,
-    A: Future<Output = Response<Body>> + Send + 'static,
+    A: Future<Output: Into<Given> + Send> + Send + 'static,
 {
     let connections = TaskTracker::new();
     let room = Arc::new(Semaphore::new(bounds.connections));
@@ -163,7 +164,7 @@ where
 async fn connection<F, A>(socket: TcpStream, (head, head_time): (usize, Duration), answer: F, ends: Ends)
 where
     F: Fn(Request, Body) -> A + Send + 'static,
-    A: Future<Output = Response<Body>> + Send + 'static,
+    A: Future<Output: Into<Given> + Send> + Send + 'static,
 {
     let heads = Heads::new(head_time);
     let closing = AtomicBool::new(false);
@@ -196,6 +197,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::Response;
     use http_body_util::BodyExt;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};

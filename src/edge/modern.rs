@@ -5,6 +5,7 @@ use super::body;
 use super::callers::Told;
 use super::dispatch::{self, Events};
 use super::gate::{Gate, Mount};
+use super::given::Given;
 use super::http::{Next, Soon, later, now};
 use super::modern_headers::{self, Misformed};
 use super::said::Said;
@@ -189,22 +190,22 @@ pub fn described(params: &Params) -> Client {
 
 /// One JSON body where the outcome comes alone and soon; an SSE stream as soon as something precedes it, or silence
 /// would make a proxy give up.
-pub async fn respond(gate: Arc<Gate>, asked: Asked) -> Response<Body> {
+pub async fn respond(gate: &Arc<Gate>, asked: Asked) -> Given {
     let Asked { mount, call, id, can_stream, soon } = asked;
     let write = Writer::new(&call, id);
     let mut first = dispatch::begin(gate.clone(), mount, call).boxed();
     let opened = if can_stream { ticks::within(soon, &mut first).await } else { Some(first.as_mut().await) };
     let outcome = match opened {
         None => {
-            let streamed = Streamed::new(&gate, write);
-            return body::events(&gate, "post", streamed.stream(Waiting::First(first)));
+            let streamed = Streamed::new(gate, write);
+            return body::events(gate, "post", streamed.stream(Waiting::First(first))).into();
         }
         Some((Some(Event::Done(outcome)), _)) => outcome,
         Some((Some(Event::Ask(ask)), _)) => write.refusal(&ask),
         Some((first, rest)) if can_stream => {
             let kind = if write.is_standing() { "listen" } else { "post" };
-            let streamed = Streamed::new(&gate, write);
-            return body::events(&gate, kind, streamed.stream(Waiting::Events(first, rest)));
+            let streamed = Streamed::new(gate, write);
+            return body::events(gate, kind, streamed.stream(Waiting::Events(first, rest))).into();
         }
         // The client takes one JSON body alone: what precedes the outcome is let go, and nothing can be asked.
         Some((first, rest)) => {
@@ -215,8 +216,8 @@ pub async fn respond(gate: Arc<Gate>, asked: Asked) -> Response<Body> {
     let lacks = answer::lacks(&outcome).cloned();
     let (status, message) = write.outcome(outcome);
     match lacks {
-        None => body::json(&gate, status, message),
-        Some(scopes) => body::forbidden(&gate, write.caller(), &scopes, message),
+        None => Given::json(gate, status, message),
+        Some(scopes) => body::forbidden(gate, write.caller(), &scopes, message).into(),
     }
 }
 

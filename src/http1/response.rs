@@ -130,16 +130,42 @@ pub fn write_head(
     }
     let closes = says(&head.headers, CONNECTION, "close");
     *lasts &= !closes && !frames.ends_by_close();
-    match (*lasts, old) {
-        (false, false) if !closes => line(out, &CONNECTION, b"close"),
-        (true, true) => line(out, &CONNECTION, b"keep-alive"),
-        _ => {}
+    if !closes {
+        stay(*lasts, old, out);
     }
     if !dated {
         date::with_now(|now| line(out, &DATE, now));
     }
     out.extend_from_slice(b"\r\n");
     if *method == Method::HEAD { Frames::Nothing } else { frames }
+}
+
+/// The same of 200 whose headers are these lines, none of which speaks of the connection, the time or the body's length.
+pub fn write_plain(
+    (method, version): (&Method, Version),
+    lines: &[u8],
+    length: u64,
+    lasts: &mut bool,
+    out: &mut BytesMut,
+) -> Frames {
+    let old = version != Version::HTTP_11;
+    out.reserve(ROOM + lines.len());
+    out.extend_from_slice(if old { b"HTTP/1.0 200 OK\r\n" } else { b"HTTP/1.1 200 OK\r\n" });
+    out.extend_from_slice(lines);
+    number_line(out, &CONTENT_LENGTH, length);
+    stay(*lasts, old, out);
+    date::with_now(|now| line(out, &DATE, now));
+    out.extend_from_slice(b"\r\n");
+    if *method == Method::HEAD { Frames::Nothing } else { Frames::Sized(length) }
+}
+
+/// Says whether the connection serves on, where that is not what its version does by itself.
+fn stay(lasts: bool, old: bool, out: &mut BytesMut) {
+    match (lasts, old) {
+        (false, false) => line(out, &CONNECTION, b"close"),
+        (true, true) => line(out, &CONNECTION, b"keep-alive"),
+        _ => {}
+    }
 }
 
 #[cfg(test)]
@@ -165,6 +191,24 @@ mod tests {
             .iter()
             .fold(Response::builder().status(status), |b, (name, value)| b.header(*name, *value));
         builder.body(length).unwrap()
+    }
+
+    #[test]
+    fn a_plain_head_is_the_one_that_its_headers_have_by_themselves() {
+        let headers = [("content-type", "application/json"), ("x-pod", "p")];
+        let lines = b"content-type: application/json\r\nx-pod: p\r\n";
+        for method in [Method::POST, Method::HEAD] {
+            for (version, lasts) in
+                [Version::HTTP_10, Version::HTTP_11].into_iter().flat_map(|v| [(v, true), (v, false)])
+            {
+                let about = (&method, version);
+                let (head, length) = response(200, &headers, Some(17)).into_parts();
+                let (mut theirs, mut ours) = ((lasts, BytesMut::new()), (lasts, BytesMut::new()));
+                let whole = write_head(about, &head, length, &mut theirs.0, &mut theirs.1);
+                let plain = write_plain(about, lines, 17, &mut ours.0, &mut ours.1);
+                assert_eq!((ours, plain), (theirs, whole), "{method} {version:?} {lasts}");
+            }
+        }
     }
 
     #[test]
