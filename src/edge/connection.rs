@@ -10,7 +10,7 @@ use crate::http1::{
 };
 use crate::telemetry::metrics;
 use axum::body::{Body, HttpBody};
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Response, Version};
 use std::future::{Future, poll_fn};
@@ -45,6 +45,8 @@ pub struct Connection {
     outlet: Outlet,
     /// Bytes that may wait to be taken: no more is read meanwhile.
     most: usize,
+    /// The client has closed its side, after what is still to be taken.
+    closed: bool,
     /// What every head of this connection tells.
     heads: Arc<Heads>,
 }
@@ -76,6 +78,7 @@ impl Connection {
             input: BytesMut::new(),
             outlet: Outlet::new(WRITE_TIME),
             most,
+            closed: false,
             heads,
         }
     }
@@ -149,6 +152,10 @@ impl Connection {
         context: &mut Context<'_>,
     ) -> Poll<Result<Option<Head>, HeadError>> {
         loop {
+            // Empty lines before a request mean nothing (RFC 9112 2.2).
+            while let [b'\r' | b'\n', ..] = self.input[..] {
+                self.input.advance(1);
+            }
             if !self.input.is_empty()
                 && let Some(head) = self.reader.read(&mut self.input)?
             {
@@ -167,6 +174,9 @@ impl Connection {
 
     /// Reads something. Errors: `UnexpectedEof` where the client has closed.
     fn poll_read(&mut self, expected: usize, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.closed {
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
         // Without a look at the buffer, which an idle connection need not have.
         ready!(self.socket.poll_read_ready(context))?;
         self.input.reserve(expected.clamp(READ, LARGE_READ));
@@ -176,11 +186,16 @@ impl Connection {
         }
     }
 
-    /// Ready when the client has gone. What it sends meanwhile is kept, up to a bound.
+    /// Ready when the client has gone. What it sends meanwhile is kept, up to a bound: who goes after more than that, or after
+    /// further requests, is missed when there is something to write.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        while self.input.len() < self.most {
-            if ready!(self.poll_read(READ, context)).is_err() {
-                return Poll::Ready(());
+        while !self.closed && self.input.len() < self.most {
+            match ready!(self.poll_read(READ, context)) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !self.input.is_empty() => {
+                    self.closed = true;
+                }
+                Err(_) => return Poll::Ready(()),
             }
         }
         Poll::Pending
@@ -212,7 +227,7 @@ impl Connection {
             return self.input.split_to(length).freeze();
         }
         let body = Bytes::copy_from_slice(&self.input[..length]);
-        bytes::Buf::advance(&mut self.input, length);
+        self.input.advance(length);
         body
     }
 
@@ -244,12 +259,14 @@ impl Connection {
                     rest.feed.give(piece, &here);
                     if rest.framing.is_over() {
                         rest.feed.end(true, Some(&here));
+                        self.shrink();
                     }
                     return Poll::Ready(());
                 }
                 Ok(Part::More) => {}
                 ended => {
                     rest.feed.end(ended.is_ok(), Some(&here));
+                    self.shrink();
                     return Poll::Ready(());
                 }
             }
@@ -265,6 +282,11 @@ impl Connection {
                 return Poll::Ready(());
             }
         }
+    }
+
+    /// A buffer that grew with a large body is not kept for what follows.
+    fn shrink(&mut self) {
+        self.input = BytesMut::from(&self.input[..]);
     }
 
     /// Writes what there is, and the body as it comes. Errors: the client has gone, or the body broke off.

@@ -141,10 +141,16 @@ impl Body for Fed {
 }
 
 impl Drop for Fed {
+    /// The connection then looks for other things.
     fn drop(&mut self) {
         let mut state = lock(&self.0);
         if state.end == End::Open {
             state.end = End::Unread;
+        }
+        let connection = state.connection.take();
+        drop(state);
+        if let Some(connection) = connection {
+            connection.wake();
         }
     }
 }

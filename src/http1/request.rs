@@ -9,6 +9,9 @@ use http::{HeaderMap, HeaderName, Method, StatusCode, Uri, Version};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
+/// What a [`Uri`] can hold.
+const LONGEST_TARGET: usize = (1 << 16) - 2;
+
 /// A request without its body.
 #[derive(Debug)]
 pub struct Request {
@@ -48,6 +51,8 @@ pub enum HeadError {
     Syntax,
     #[error("the request's target is no URI")]
     Target,
+    #[error("the request's target is longer than {LONGEST_TARGET} bytes")]
+    LongTarget,
     #[error("the head has too many headers or is too long")]
     TooLarge,
     #[error("Content-Length is no length, or differs from another")]
@@ -60,6 +65,7 @@ impl HeadError {
     pub fn status(self) -> StatusCode {
         match self {
             HeadError::TooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            HeadError::LongTarget => StatusCode::URI_TOO_LONG,
             _ => StatusCode::BAD_REQUEST,
         }
     }
@@ -93,6 +99,12 @@ impl HeadReader {
             },
         };
         self.seen = 0;
+        if start.length > self.longest {
+            return Err(HeadError::TooLarge);
+        }
+        if start.target.len() > LONGEST_TARGET {
+            return Err(HeadError::LongTarget);
+        }
         let text = input.split_to(start.length).freeze();
         let target = Uri::from_maybe_shared(text.slice(start.target)).map_err(|_| HeadError::Target)?;
         let fields = Fields::new(text, places);
@@ -220,7 +232,8 @@ impl Follows {
                 }
             }
             6 if is(EXPECT) => {
-                self.waits = !self.old && value.trim_ascii().eq_ignore_ascii_case(b"100-continue");
+                let mut words = value.split(|b| *b == b',').map(<[u8]>::trim_ascii);
+                self.waits |= !self.old && words.any(|word| word.eq_ignore_ascii_case(b"100-continue"));
             }
             _ => {}
         }

@@ -289,8 +289,10 @@ impl Level {
     /// Whether a key that is not known is no other's twin: not one of the `others` again, and no case variant of a known one.
     /// Where there are many, it is not asked here.
     fn is_clear<'a>(self, key: &'a [u8], others: &mut SmallVec<[&'a [u8]; 12]>) -> bool {
-        let twin = others.len() == others.inline_size()
-            || others.contains(&key)
+        if others.len() == others.inline_size() {
+            return false;
+        }
+        let twin = others.contains(&key)
             || self.names().iter().any(|name| name.as_bytes().eq_ignore_ascii_case(key));
         others.push(key);
         !twin
@@ -360,6 +362,13 @@ pub(super) mod tests {
             let looked = rule.look(text.as_bytes(), span.start, 0, &envelope::KEYS);
             prop_assert_eq!(noted, looked);
         }
+    }
+
+    #[test]
+    fn however_many_keys_there_are_each_is_compared_with_a_few() {
+        let (keys, mut others) = ((0..1000).map(|n| n.to_string()).collect::<Vec<_>>(), SmallVec::new());
+        let clear = keys.iter().filter(|key| Level::Arguments.is_clear(key.as_bytes(), &mut others)).count();
+        assert_eq!((clear, others.len(), others.spilled()), (12, 12, false));
     }
 
     #[test]

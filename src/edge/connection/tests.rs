@@ -198,6 +198,19 @@ async fn nobody_sees_the_body_of_an_answer_to_head() {
 }
 
 #[tokio::test]
+async fn who_closes_after_several_requests_is_answered_all_of_them() {
+    let (mut peer, _over) = peer(async |request: http::Request<Body>| {
+        tokio::task::yield_now().await;
+        Response::new(Body::from(request.uri().path().to_owned()))
+    })
+    .await;
+    says(&mut peer, "GET /one HTTP/1.1\r\n\r\nGET /two HTTP/1.1\r\n\r\n\r\n").await;
+    peer.shutdown().await.unwrap();
+    let said = rest(&mut peer).await;
+    assert!(said.contains("\r\n\r\n/one") && said.ends_with("\r\n\r\n/two"), "{said}");
+}
+
+#[tokio::test]
 async fn a_client_that_goes_ends_what_is_done_for_it() {
     let (began, mut begun) = mpsc::channel::<mpsc::Sender<()>>(1);
     let answer = move |_| {
@@ -210,7 +223,7 @@ async fn a_client_that_goes_ends_what_is_done_for_it() {
         }
     };
     let (mut peer, _over) = peer(answer).await;
-    says(&mut peer, "GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n").await;
+    says(&mut peer, "GET / HTTP/1.1\r\n\r\n").await;
     let lives = begun.recv().await.unwrap();
     drop(peer);
     lives.closed().await;
@@ -284,7 +297,8 @@ async fn an_idle_connection_closes_when_asked_and_a_busy_one_after_its_answer() 
     let (mut idle, mut busy) =
         (TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap());
     for peer in [&mut idle, &mut busy] {
-        says(peer, "GET / HTTP/1.1\r\n\r\n").await;
+        // An empty line too many is no request.
+        says(peer, "GET / HTTP/1.1\r\n\r\n\r\n").await;
         begun.recv().await.unwrap().send(()).unwrap();
         reads(peer, "done").await;
     }
