@@ -41,10 +41,12 @@ export async function open(executablePath, shots) {
             const scripts = await page.locator('script').count();
             // An app's address is none that a page can go to: it stands in the link.
             const web = redirect.startsWith('http');
-            const sent = web ? page.waitForRequest(request => request.isNavigationRequest() && request.url().startsWith(redirect)) : undefined;
+            // To its end: a page that is closed before takes its request with it, and nobody hears the code.
+            const back = request => request.isNavigationRequest() && request.url().startsWith(redirect);
+            const ended = event => page.waitForEvent(event, { predicate: back });
+            const sent = web ? Promise.race([ended('requestfinished'), ended('requestfailed')]) : undefined;
             await page.getByRole('button', { name: decision, exact: true }).click();
             const to = web ? (await sent).url() : await page.getByRole('link').getAttribute('href');
-            if (web) await page.waitForLoadState().catch(() => {});
             return { to, said, small, scripts };
         } finally {
             await page.close();
