@@ -3,7 +3,7 @@
 
 use super::feed::{self, Feed};
 use super::given::Given;
-use super::heads::Heads;
+use super::heads::{Answering, Heads};
 use super::outlet::Outlet;
 use crate::http1::{
     Frames, Framing, Head, HeadError, HeadReader, Misframed, Part, Request, write_head, write_plain,
@@ -56,9 +56,14 @@ struct Asked {
     method: Method,
     version: Version,
     lasts: bool,
+    /// Nobody read its body to the end.
+    unread: bool,
     /// Where its body is still to come.
     rest: Option<Rest>,
 }
+
+/// What answers a request, what is known of that, and the mark that it is being answered.
+type Begun<A> = (Pin<Box<A>>, Asked, Answering);
 
 /// A body that is to come.
 struct Rest {
@@ -85,39 +90,40 @@ impl Connection {
 
     /// Serves until the client has gone, or nothing is under way and `closing` is set. A connection that breaks is the peer's
     /// business; what was lost on it is known to the rooms that wrote.
-    pub async fn serve<F, A>(mut self, answer: F, closing: &AtomicBool)
+    pub async fn serve<F, A>(&mut self, answer: F, closing: &AtomicBool)
     where
         F: Fn(Request, Body) -> A,
         A: Future<Output: Into<Given>>,
     {
+        // What is large is made and moved within a poll: a value that an await follows has its place here for good, and an idle
+        // connection, or a stream, would hold it.
         loop {
-            let head = match poll_fn(|context| self.poll_head(closing, context)).await {
-                Ok(Some(head)) => head,
+            let begun = poll_fn(|context| self.poll_begin(&answer, closing, context)).await;
+            let (mut work, mut asked, answering) = match begun {
+                Ok(Some(begun)) => begun,
                 Ok(None) => break,
                 Err(why) => {
-                    let refused = Box::pin(self.refuse(why)).await;
-                    if refused.is_ok() {
+                    if Box::pin(self.refuse(why)).await.is_ok() {
                         Box::pin(self.part()).await;
                     }
                     return;
                 }
             };
-            let answering = self.heads.came();
-            let (request, body, mut asked) = self.begin(head);
-            // In a box of its own: an idle connection would hold the largest answer's working memory.
-            let mut work = Box::pin(answer(request, body));
-            let worked = poll_fn(|context| self.poll_work(work.as_mut(), &mut asked.rest, context)).await;
+            let written = poll_fn(|context| {
+                let worked = ready!(self.poll_work(work.as_mut(), &mut asked.rest, context));
+                let Some(given) = worked else { return Poll::Ready(None) };
+                // Of a body that nobody read, the rest would be taken for the next head.
+                asked.unread = asked.rest.as_ref().is_some_and(|rest| !rest.feed.is_whole());
+                asked.lasts &= !asked.unread && !closing.load(Relaxed);
+                Poll::Ready(self.write(given.into(), &mut asked).ok())
+            });
+            let Some((body, frames)) = written.await else { return };
             drop(work);
-            let Some(given) = worked else { return };
-            // Of a body that nobody read, the rest would be taken for the next head.
-            let unread = asked.rest.as_ref().is_some_and(|rest| !rest.feed.is_whole());
-            asked.lasts &= !unread && !closing.load(Relaxed);
-            let Ok((body, frames)) = self.write(given.into(), &mut asked) else { return };
             if self.send(body, frames).await.is_err() {
                 return;
             }
             drop(answering);
-            if unread {
+            if asked.unread {
                 return Box::pin(self.part()).await;
             }
             if !asked.lasts {
@@ -125,6 +131,22 @@ impl Connection {
             }
         }
         let _ = self.socket.shutdown().await;
+    }
+
+    /// The next request, and what answers it: in a box of its own, which is gone with the answer. None where no more is to come.
+    fn poll_begin<F, A>(
+        &mut self,
+        answer: &F,
+        closing: &AtomicBool,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Begun<A>>, HeadError>>
+    where
+        F: Fn(Request, Body) -> A,
+    {
+        let Some(head) = ready!(self.poll_head(closing, context))? else { return Poll::Ready(Ok(None)) };
+        let answering = self.heads.came();
+        let (request, body, asked) = self.begin(head);
+        Poll::Ready(Ok(Some((Box::pin(answer(request, body)), asked, answering))))
     }
 
     /// Writes the head of an answer, and what of its body is there. Error: the body is not as long as it says.
@@ -219,7 +241,7 @@ impl Connection {
                 (Body::new(fed), Some(Rest { feed, framing, waits }))
             }
         };
-        (request, body, Asked { method, version, lasts, rest })
+        (request, body, Asked { method, version, lasts, unread: false, rest })
     }
 
     fn taken(&mut self, length: usize) -> Bytes {
@@ -355,10 +377,10 @@ impl Connection {
     }
 
     /// Closes after an answer that the client may not have come to read, for it is still writing.
-    async fn part(mut self) {
+    async fn part(&mut self) {
         if self.socket.shutdown().await.is_ok() {
             let read_off = async {
-                let mut rest = self.socket.take(READ_OFF);
+                let mut rest = (&mut self.socket).take(READ_OFF);
                 tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
             };
             let _ = tokio::time::timeout(READ_OFF_TIME, read_off).await;

@@ -119,17 +119,14 @@ where
         };
         // Small SSE events must leave at once (without this, some 40 ms each).
         let _ = socket.set_nodelay(true);
-        let answer = answer.clone();
-        let served = connection(
-            socket,
-            (bounds.head, bounds.head_time),
-            move |head, body| answer(head, body, peer),
-            ends.clone(),
-        );
-        connections.spawn(async move {
-            served.await;
-            drop((seat, neighbour));
-        });
+        let (answer, places) = (answer.clone(), (seat, neighbour));
+        let answer = move |head, body| {
+            // Given back with the connection.
+            let _held = &places;
+            answer(head, body, peer)
+        };
+        // Spawned as it is: a future that another one awaits takes its room twice.
+        connections.spawn(connection(socket, (bounds.head, bounds.head_time), answer, ends.clone()));
     };
     loop {
         let accepted = async {
@@ -181,7 +178,8 @@ where
         }
     });
     let mut cut = Aside::new(cut);
-    let mut served = pin!(Connection::new(socket, head, heads.clone()).serve(answer, &closing));
+    let mut connection = Connection::new(socket, head, heads.clone());
+    let mut served = pin!(connection.serve(answer, &closing));
     poll_fn(|context| {
         if Pin::new(&mut cut).poll(context).is_ready() {
             return Poll::Ready(());
@@ -201,6 +199,16 @@ mod tests {
     use http_body_util::BodyExt;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[tokio::test]
+    async fn a_connection_holds_little_between_requests_and_while_a_stream_stands() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let answer = async |_: Request, _: Body| Response::new(Body::empty());
+        let ends = Ends::at(&CancellationToken::new());
+        let size = size_of_val(&connection(socket, (8192, Duration::from_secs(60)), answer, ends));
+        assert!(size <= 1536, "{size} bytes");
+    }
 
     #[tokio::test]
     async fn a_request_that_came_whole_is_polled_once_before_it_waits() {
