@@ -90,7 +90,7 @@ impl Connection {
 
     /// Serves until the client has gone, or nothing is under way and `closing` is set. A connection that breaks is the peer's
     /// business; what was lost on it is known to the rooms that wrote.
-    pub async fn serve<F, A>(&mut self, answer: F, closing: &AtomicBool)
+    pub async fn serve<F, A>(&mut self, answer: &F, closing: &AtomicBool)
     where
         F: Fn(Request, Body) -> A,
         A: Future<Output: Into<Given>>,
@@ -98,7 +98,7 @@ impl Connection {
         // What is large is made and moved within a poll: a value that an await follows has its place here for good, and an idle
         // connection, or a stream, would hold it.
         loop {
-            let begun = poll_fn(|context| self.poll_begin(&answer, closing, context)).await;
+            let begun = poll_fn(|context| self.poll_begin(answer, closing, context)).await;
             let (mut work, mut asked, answering) = match begun {
                 Ok(Some(begun)) => begun,
                 Ok(None) => break,

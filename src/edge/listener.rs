@@ -125,8 +125,13 @@ where
             let _held = &places;
             answer(head, body, peer)
         };
-        // Spawned as it is: a future that another one awaits takes its room twice.
-        connections.spawn(connection(socket, (bounds.head, bounds.head_time), answer, ends.clone()));
+        // Spawned as it is: a future that another one awaits takes its room twice, as what it is given does.
+        connections.spawn(connection(
+            socket,
+            (bounds.head, bounds.head_time),
+            Box::new(answer),
+            ends.clone(),
+        ));
     };
     loop {
         let accepted = async {
@@ -158,7 +163,7 @@ where
     connections.wait().await;
 }
 
-async fn connection<F, A>(socket: TcpStream, (head, head_time): (usize, Duration), answer: F, ends: Ends)
+async fn connection<F, A>(socket: TcpStream, (head, head_time): (usize, Duration), answer: Box<F>, ends: Ends)
 where
     F: Fn(Request, Body) -> A + Send + 'static,
     A: Future<Output: Into<Given> + Send> + Send + 'static,
@@ -179,7 +184,7 @@ where
     });
     let mut cut = Aside::new(cut);
     let mut connection = Connection::new(socket, head, heads.clone());
-    let mut served = pin!(connection.serve(answer, &closing));
+    let mut served = pin!(connection.serve(&*answer, &closing));
     poll_fn(|context| {
         if Pin::new(&mut cut).poll(context).is_ready() {
             return Poll::Ready(());
@@ -206,7 +211,7 @@ mod tests {
         let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let answer = async |_: Request, _: Body| Response::new(Body::empty());
         let ends = Ends::at(&CancellationToken::new());
-        let size = size_of_val(&connection(socket, (8192, Duration::from_secs(60)), answer, ends));
+        let size = size_of_val(&connection(socket, (8192, Duration::from_secs(60)), Box::new(answer), ends));
         assert!(size <= 1536, "{size} bytes");
     }
 
