@@ -54,7 +54,9 @@ async fn drain(admin: &str, wait: &str) -> Option<i32> {
 async fn a_pod_that_leaves_says_so_and_serves_new_connections_until_that_is_known() {
     let upstream = Fixture::listening("--http", &[]);
     let mut gateway = gateway(&upstream, "1s");
-    assert_eq!(text(&gateway, "GET", "/readyz").await, (200, "ready".to_owned()));
+    // It answers there a moment before it listens.
+    let ready = async || text(&gateway, "GET", "/readyz").await == (200, "ready".to_owned());
+    crate::harness::comes_true("it is ready", ready).await;
     assert_eq!(text(&gateway, "GET", "/drain").await, (200, "ready".to_owned()));
     assert_eq!(text(&gateway, "POST", "/drain").await, (202, "leaving".to_owned()));
     assert_eq!(text(&gateway, "GET", "/readyz").await, (503, "draining".to_owned()));
