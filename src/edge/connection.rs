@@ -47,7 +47,7 @@ pub struct Connection {
     most: usize,
     /// The client has closed its side, after what is still to be taken.
     closed: bool,
-    /// What every head of this connection tells.
+    /// How long its heads are waited for.
     heads: Arc<Heads>,
 }
 

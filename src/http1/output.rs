@@ -50,11 +50,6 @@ impl Output {
         self.left() == 0 && !self.dirty
     }
 
-    /// Whether nothing of it has gone yet.
-    pub fn is_unsent(&self) -> bool {
-        self.sent == 0
-    }
-
     /// Bytes that have not gone.
     pub fn left(&self) -> usize {
         self.head.len() + self.body.len() + self.tail.len() - self.sent
